@@ -163,7 +163,8 @@ def map_reduce(
     backup : bool, default False
         Write what maps give to a file without a name before it is sent, in the directory of the setting `spill` or that of the system.
     replication : int, default 1
-        Copies of the output, each written by another worker: more than 1 is refused, since parts are written by one.
+        On how many workers of a cluster the output is: the copies of parts lie in directories of their own below `output`'s. More than
+        1 needs `output`, built-in functions, and as many workers.
     threads : int, optional
         As in `Program.run`.
 
@@ -198,11 +199,6 @@ def map_reduce(
     _check(map, reduce, combine)
     for name, given, most in (("partitions", partitions, 4096), ("replication", replication, None)):
         _check_number(name, given, most)
-    if replication != 1:
-        raise BuildError(
-            f"map_reduce: replication = {replication} is not usable: each copy of the output is written by another worker, and map-reduce "
-            "writes its parts on one; leave it out, and copy the directory when it is there"
-        )
     if isinstance(map, str) and isinstance(reduce, str) and combine is None:
         found = _native.map_reduce_builtin(
             paths,
@@ -211,12 +207,17 @@ def map_reduce(
             output=None if output is None else os.fspath(output),
             partitions=None if partitions is None else int(partitions),
             backup=bool(backup),
-            replication=1,
+            replication=int(replication),
             threads=threads,
         )
         if output is None:
             return Reduced(found["pairs"], found["ledger"])
         return Written(found["files"], found["keys"], found["ledger"])
+    if replication != 1:
+        raise BuildError(
+            f"map_reduce: replication = {replication} is not usable with functions of Python: their parts are written by the calling "
+            "process; give built-in functions, or leave it out, and copy the directory when it is there"
+        )
     # What only functions of Python need is loaded when there are some.
     from brambling._map_reduce_python import Job
 
@@ -226,7 +227,6 @@ def map_reduce(
         return Reduced(job.in_order(pair for part in parts for pair in part), ledger)
     names = _native.write_parts(os.fspath(output), [b"".join(job.lines(part)) for part in parts])
     return Written(names, sum(len(part) for part in parts), ledger)
-
 
 
 def _paths(files: Any) -> list[str]:

@@ -36,10 +36,14 @@ fn raise(py: Python<'_>, caller: &mut PyCaller, error: MapReduceError) -> PyErr 
     if let MapReduceError::Run(error) = error {
         return caller.raise(py, error);
     }
-    match error.as_io() {
-        Some(error) => error.into(),
-        None => crate::raise("BuildError", error.to_string()),
+    if let Some(error) = error.as_io() {
+        return error.into();
     }
+    let class = match error {
+        MapReduceError::Copies(_) => "ClusterError",
+        _ => "BuildError",
+    };
+    crate::raise(class, format!("map_reduce: {error}"))
 }
 
 /// A key as text: bytes that are no UTF-8 become lone surrogates, as in names of files.

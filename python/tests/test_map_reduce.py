@@ -212,7 +212,7 @@ def test_what_cannot_be_used_is_told(tmp_path, monkeypatch, arguments, error, to
         ({"partitions": 0}, br.BuildError, "partitions = 0 is not usable; give 1 to 4,096"),
         ({"partitions": 5000}, br.BuildError, "partitions = 5000 is not usable"),
         ({"partitions": 1.5}, br.BuildTypeError, "partitions = 1.5 is not usable; give an integer"),
-        ({"replication": 2}, br.BuildError, "replication = 2 is not usable: each copy"),
+        ({"replication": 2, "output": "counts"}, br.BuildError, "replication = 2 (needs 2 workers, and there is 1|is not usable with functions of Python)"),
         ({"replication": 0}, br.BuildError, "replication = 0 is not usable; give at least 1"),
     ],
 )
@@ -232,3 +232,25 @@ def test_a_missing_file_is_told_by_either_way(tmp_path):
         os.mkfifo(pipe)
         with pytest.raises(OSError, match="not a plain file but a pipe"):
             br.map_reduce(pipe, map_, "sum")
+
+
+def test_copies_lie_with_other_workers(shared, tmp_path):
+    path = write(tmp_path, "to be or\nnot to be\n" * 100)
+    options = {"map": "words", "reduce": "sum", "partitions": 6}
+    br.map_reduce(path, **options, output=tmp_path / "here")
+    with br.connect(shared):
+        written = br.map_reduce(path, **options, output=tmp_path / "there", replication=2)
+        for more, told in [
+            ({"output": tmp_path / "more", "replication": 3}, "map_reduce: replication = 3 needs 3 workers, and there are 2: start more"),
+            ({"replication": 2}, "replication = 2 is not usable without output"),
+            ({"output": tmp_path / "more", "replication": 2, "partitions": 3}, "partitions = 3 is not usable with replication: .* multiple of 2"),
+        ]:
+            with pytest.raises(br.BuildError, match=told):
+                br.map_reduce(path, **{**options, **more})
+    assert written.keys == 4
+    assert [file.name for file in written.files] == [f"part-{number:05}" for number in range(6)]
+    for file in written.files:
+        expected = (tmp_path / "here" / file.name).read_bytes()
+        assert file.read_bytes() == expected
+        assert (tmp_path / "there" / "copies-1" / file.name).read_bytes() == expected
+    assert not (tmp_path / "more").exists()

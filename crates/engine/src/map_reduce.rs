@@ -1,12 +1,13 @@
-//! Map-reduce over the text of files: finds the files, builds and runs the program, and publishes the output.
+//! Map-reduce over the text of files: finds the files, builds and runs the program, and compares its copies.
 //!
-//! The stages are `operators`' own. This module looks at files before the job and gives the output its name after it; it never
+//! The stages are `operators`' own, and give the output its name. This module looks at files before the job; it never
 //! reads their text.
 
 mod links;
 mod written;
 
 use crate::run::ProgramRun;
+use crate::sort::job_number;
 use crate::{Caller, Error, Resolved, RunOptions, Tally};
 use brambling_machine::Ledger;
 pub use brambling_operators::map_reduce::fold_table::ReduceFunction;
@@ -14,12 +15,12 @@ pub use brambling_operators::map_reduce::items::MapFunction;
 pub use brambling_operators::map_reduce::pairs::FoldedPairs;
 use brambling_operators::map_reduce::text_files::{SPLIT_BYTES, TextFile, TextFiles};
 use brambling_operators::map_reduce::{BLOCK_BYTES, MapReduceSteps, TABLE_BYTES};
+use brambling_operators::parts::{CopyFault, CopyPlan};
 use brambling_program::Program;
 use brambling_storage::{FileError, InputFile, Staging, remove_leftovers};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 pub use written::write_parts;
 
 /// The most partitions of a result.
@@ -44,7 +45,7 @@ pub struct MapReduce {
     pub partitions: Option<u32>,
     /// Whether what maps give is written to a file of `run_directory` before it is sent.
     pub backup: bool,
-    /// How many copies of the output there are, each written by another worker; 0 is 1.
+    /// On how many workers of a cluster the output is: the copies of parts lie in directories of their own below the output's. 0 is 1.
     pub replication: u32,
     /// Where files without names are made: backups, and what finds no room in memory. None: the directory of the setting `spill`,
     /// else that of the system.
@@ -58,7 +59,7 @@ pub struct MapReduce {
 pub struct Grain {
     /// Bytes of a split, unless there would be more than 256.
     pub split_bytes: u64,
-    /// Bytes of keys and values that a split folds before it sends them, at most 2 MiB.
+    /// Bytes of keys and values that a split folds before it sends them, at most 16 MiB.
     pub table_bytes: u64,
     /// Bytes that are read at once.
     pub block_bytes: u64,
@@ -87,15 +88,40 @@ pub enum MapReduceError {
         /// What was asked for.
         partitions: u32,
     },
-    /// Copies of the output have to be written by others.
+    /// Copies are of files.
     #[error(
-        "replication = {replication} is not usable: each copy of the output is written by another worker, and map-reduce writes its \
-         parts on one; leave it out, and copy the directory when it is there"
+        "replication = {replication} is not usable without output: copies are of the parts that are written; name an output, or leave \
+         replication out"
     )]
-    Replication {
-        /// What was asked for.
+    NoOutput {
+        /// How often the output was to be stored.
         replication: u32,
     },
+    /// More copies than workers.
+    #[error(
+        "replication = {replication} needs {replication} workers, and there {}: start more, or ask for fewer copies",
+        if *.workers == 1 { "is 1".to_owned() } else { format!("are {workers}") }
+    )]
+    TooFewWorkers {
+        /// How often the output was to be stored.
+        replication: u32,
+        /// How many workers there are.
+        workers: u32,
+    },
+    /// Parts that cannot be dealt to workers evenly.
+    #[error(
+        "partitions = {partitions} is not usable with replication: parts and their copies are dealt evenly to {workers} workers; give a \
+         multiple of {workers}, or leave it out"
+    )]
+    UnevenParts {
+        /// What was asked for.
+        partitions: u32,
+        /// How many workers there are.
+        workers: u32,
+    },
+    /// Copies are not what they are to be.
+    #[error(transparent)]
+    Copies(#[from] CopyFault),
     /// A file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
@@ -161,8 +187,9 @@ impl MapReduced {
 /// ```
 ///
 /// # Movement
-/// A split's pairs are folded by key where it is read, and cross the network once, to the partition of their key's hash. On a cluster
-/// all workers see the files, and the output's directory, under the same names.
+/// A split's pairs are folded by key where it is read, and cross the network once, to the partition of their key's hash. Copies of parts
+/// cross it once more each. On a cluster all workers see the files under the same names; each writes its parts, and copies of parts of
+/// others, below the name of the output on its own disk, or on one that all see.
 ///
 /// # Errors
 /// A file that cannot be read, an output that is there already, or how the job failed.
@@ -174,31 +201,43 @@ pub fn map_reduce(
 ) -> Result<MapReduced, MapReduceError> {
     let settings = options.resolve()?;
     let files = look_at(files)?;
-    let partitions = how.checked_partitions(&files, &settings)?;
+    let on = RunsOnWorkers::of(options, &settings)?;
+    let parts = how.parts(&files, &settings, on.workers)?;
+    let bytes = files.bytes();
     let splits = files.splits(how.grain.split_bytes);
-    let staging = how.output.as_deref().map(begin).transpose()?;
     let run_directory = how.run_directory(&settings)?;
+    // One more than threads: one waits for its disk, or for room, while others map.
+    let at_once = (on.threads + 1).min(splits);
     let steps = MapReduceSteps {
+        job: job_number(),
         map: how.map,
         reduce: how.reduce,
         backup: how.backup,
-        run_directory: run_directory.as_os_str().as_bytes().to_vec(),
-        output: staging.as_ref().map(|it| (it.out.clone(), it.key.clone())),
-        table_bytes: how.table_bytes(splits, &settings),
+        run_directory: bytes_of(&run_directory),
+        output: how.output.as_deref().map(|it| bytes_of(&absolute(it))),
+        parts,
+        at_once,
+        table_bytes: how.table_bytes(at_once, &settings),
         block_bytes: how.grain.block_bytes.clamp(1, TABLE_BYTES),
     };
-    let bytes = files.bytes();
+    let begun = match (&how.output, on.is_here) {
+        (Some(output), true) => Some(begin(output, &steps.key())?),
+        _ => None,
+    };
     let mut p = Program::new("map-reduce");
-    let pairs = steps.build(&mut p, files, splits, partitions);
-    p.keep(&pairs);
+    let job = steps.build(&mut p, files, splits);
     let run = ProgramRun {
-        options,
+        options: &match (on.is_here, &settings.spill) {
+            // With a small budget chunks on their way may find no room.
+            (true, None) => options.clone().spill_to(&run_directory),
+            _ => options.clone(),
+        },
         caller: Some(caller),
     };
-    let mut outcome = run.run(p).inspect_err(|_| abandon(staging.as_ref()))?;
-    let partitions = outcome.take_all(&pairs);
-    if let Some(staging) = &staging {
-        staging.staging.commit()?;
+    let mut outcome = run.run(p).inspect_err(|_| abandon(begun.as_ref()))?;
+    let partitions = outcome.take_all(&job.folded);
+    if let Some(copied) = &job.copied {
+        parts.check(&partitions, &outcome.take_all(copied))?;
     }
     let part = |index| {
         let output = how.output.as_ref()?;
@@ -217,28 +256,78 @@ pub fn map_reduce(
     })
 }
 
+/// Where a job runs.
+struct RunsOnWorkers {
+    is_here: bool,
+    workers: u32,
+    /// Of each of them, about.
+    threads: u32,
+}
+
+impl RunsOnWorkers {
+    fn of(options: &RunOptions, settings: &Resolved) -> Result<RunsOnWorkers, MapReduceError> {
+        let Some(cluster) = options.cluster() else {
+            return Ok(RunsOnWorkers {
+                is_here: true,
+                workers: 1,
+                threads: settings.threads,
+            });
+        };
+        let status = cluster.status().map_err(Error::from)?;
+        let workers = status.workers.len() as u32;
+        let threads: u32 = status.workers.iter().map(|worker| worker.threads).sum();
+        Ok(RunsOnWorkers {
+            is_here: false,
+            workers,
+            threads: threads.div_ceil(workers.max(1)),
+        })
+    }
+}
+
 impl MapReduce {
-    fn checked_partitions(
+    /// Parts of the result, and where copies of them go.
+    fn parts(
         &self,
         files: &TextFiles,
         settings: &Resolved,
-    ) -> Result<u32, MapReduceError> {
-        if self.replication > 1 {
-            let replication = self.replication;
-            return Err(MapReduceError::Replication { replication });
+        workers: u32,
+    ) -> Result<CopyPlan, MapReduceError> {
+        let replication = self.replication.max(1);
+        if replication > workers.max(1) {
+            return Err(MapReduceError::TooFewWorkers {
+                replication,
+                workers,
+            });
         }
+        if replication > 1 && self.output.is_none() {
+            return Err(MapReduceError::NoOutput { replication });
+        }
+        let asked = self.partitions.or(settings.partitions);
         let found = files.bytes().div_ceil(PARTITION_BYTES);
         let found = found.clamp(1, PARTITIONS_FOUND_MAX) as u32;
-        let partitions = self.partitions.or(settings.partitions).unwrap_or(found);
-        match partitions {
-            1..=PARTITIONS_MAX => Ok(partitions),
-            _ => Err(MapReduceError::Partitions { partitions }),
+        let parts = match asked {
+            Some(partitions @ 1..=PARTITIONS_MAX) => partitions,
+            Some(partitions) => return Err(MapReduceError::Partitions { partitions }),
+            None if replication > 1 => found.next_multiple_of(workers),
+            None => found,
+        };
+        if replication > 1 && !parts.is_multiple_of(workers) {
+            return Err(MapReduceError::UnevenParts {
+                partitions: parts,
+                workers,
+            });
         }
+        Ok(CopyPlan {
+            parts,
+            copies: replication - 1,
+            workers,
+        })
     }
 
-    /// All splits' tables together take at most half of the memory.
-    fn table_bytes(&self, splits: u32, settings: &Resolved) -> u64 {
-        let share = settings.memory_bytes / (8 * u64::from(splits));
+    /// All tables of the splits that are mapped at once, of which each needs four times its bytes as it grows, take at most
+    /// three eighths of the memory.
+    fn table_bytes(&self, at_once: u32, settings: &Resolved) -> u64 {
+        let share = settings.memory_bytes / (32 * u64::from(at_once)) * 3;
         let table = self.grain.table_bytes.min(TABLE_BYTES);
         table.min(share.max(TABLE_BYTES_MIN)).max(1)
     }
@@ -253,6 +342,10 @@ impl MapReduce {
         }
         Ok(directory)
     }
+}
+
+fn bytes_of(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
 }
 
 /// What stands there before the job.
@@ -274,33 +367,19 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// An output that is being written.
-struct OutputBegun {
-    staging: Staging,
-    out: Vec<u8>,
-    key: String,
-}
-
-fn begin(out: &Path) -> Result<OutputBegun, MapReduceError> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
+/// Begins an output of this process: what stands in its way is told before the job.
+fn begin(out: &Path, key: &str) -> Result<Staging, MapReduceError> {
     let out = absolute(out);
     if let Some(beside) = out.parent() {
         // What a killed job left there. Where it cannot be looked for, the directory cannot be made either, and that is told.
         let _ = remove_leftovers(beside);
     }
-    // Relaxed: only that no two are equal matters.
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let key = format!("map-reduce-{}-{count}", std::process::id());
-    Ok(OutputBegun {
-        staging: Staging::begin(&out, &key)?,
-        out: out.as_os_str().as_bytes().to_vec(),
-        key,
-    })
+    Ok(Staging::begin(&out, key)?)
 }
 
 /// The job has failed, and its error is what matters: what stays of the directory, the next start removes.
-fn abandon(output: Option<&OutputBegun>) {
-    if let Some(output) = output {
-        let _ = output.staging.abandon();
+fn abandon(staging: Option<&Staging>) {
+    if let Some(staging) = staging {
+        let _ = staging.abandon();
     }
 }

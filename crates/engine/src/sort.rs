@@ -15,6 +15,7 @@ pub use progress::{SortAdvance, SortProgress, SortedBytes};
 use crate::cluster::Cluster;
 use crate::run::ProgramRun;
 use crate::{Caller, Error, Failure, RunOptions};
+use brambling_operators::parts::{CopyFault, PartCount};
 use brambling_operators::sort::RecordMakerError;
 use brambling_operators::sort::job::{
     self, SortCount, SortInput, SortOutput, SortPlan, SortShared,
@@ -166,22 +167,9 @@ pub enum SortError {
         /// What the system says.
         source: std::io::Error,
     },
-    /// Copies are not whole: a fault of ours.
-    #[error("{copied_bytes} bytes were copied of {bytes}; please report this")]
-    CopyDiffers {
-        /// Bytes of the parts.
-        bytes: u64,
-        /// Bytes of their copies.
-        copied_bytes: u64,
-    },
-    /// A copy lies where its part does: workers came or went, or have different numbers of threads.
-    #[error(
-        "part {part} and a copy of it lie on one worker, since the workers are not alike; the output is there: sort again with workers of equal threads, and --no-balance for the controller"
-    )]
-    CopyBesidePart {
-        /// The part.
-        part: u32,
-    },
+    /// Copies are not what they are to be.
+    #[error(transparent)]
+    Copies(#[from] CopyFault),
     /// Records that cannot be made.
     #[error(transparent)]
     Maker(RecordMakerError),
@@ -462,7 +450,7 @@ fn sort_by(plan: &SortPlan, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError
     }
     let copies = job.copied.map(|copied| outcome.take_all(&copied));
     let copies = copies.unwrap_or_default();
-    look_at_copies(plan, &parts, &copies)?;
+    plan.copy_plan().check(&parts, &copies)?;
     let workers = outcome.ledger().workers;
     Ok(Sorted {
         records: written.records,
@@ -474,7 +462,7 @@ fn sort_by(plan: &SortPlan, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError
         run_bytes: written.run_bytes,
         backup_bytes: read.backup_bytes,
         extent_overhead: read.extent_bytes as f64 / read.bytes.max(1) as f64,
-        copied_bytes: sum(&copies).bytes,
+        copied_bytes: copies.iter().map(PartCount::bytes).sum(),
         spilled_bytes: workers.iter().map(|worker| worker.spilled_bytes).sum(),
         peak_rss_bytes: written.peak_rss_bytes,
         seconds: 0.0,
@@ -484,32 +472,6 @@ fn sort_by(plan: &SortPlan, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError
         workers: plan.workers,
         replication: plan.copies + 1,
     })
-}
-
-/// Each copy is whole, and in another process than the part.
-fn look_at_copies(
-    plan: &SortPlan,
-    parts: &[SortCount],
-    copies: &[SortCount],
-) -> Result<(), SortError> {
-    for (shard, copied) in copies.iter().enumerate() {
-        let sources = plan.copied_by(shard as u32);
-        let bytes: u64 = sources.iter().map(|part| parts[*part as usize].bytes).sum();
-        if bytes != copied.bytes {
-            return Err(SortError::CopyDiffers {
-                bytes,
-                copied_bytes: copied.bytes,
-            });
-        }
-        let same = sources.iter().find(|part| {
-            let part = &parts[**part as usize];
-            part.process == copied.process && part.bytes > 0
-        });
-        if let Some(part) = same {
-            return Err(SortError::CopyBesidePart { part: *part });
-        }
-    }
-    Ok(())
 }
 
 /// A file as the input of a job: it has whole records.
@@ -542,7 +504,7 @@ impl SortError {
 }
 
 /// A number that no other job of these machines has: the clock's nanoseconds and the process.
-fn job_number() -> u64 {
+pub(crate) fn job_number() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanoseconds = now.unwrap_or(Duration::ZERO).as_nanos() as u64;
     nanoseconds.rotate_left(20) ^ u64::from(std::process::id()).wrapping_mul(0x9e37_79b9_7f4a_7c15)

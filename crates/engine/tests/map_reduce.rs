@@ -282,7 +282,7 @@ fn what_cannot_be_used_is_told() {
                 replication: 2,
                 ..MapReduce::default()
             },
-            ["replication = 2", "leave it out"],
+            ["replication = 2 needs 2 workers", "there is 1"],
         ),
         (
             paths,
@@ -342,4 +342,54 @@ fn workers_give_the_same() {
             .collect::<Vec<_>>()
     };
     assert!(parts(&there, "there") == parts(&here, "here"));
+    let refused = |output: Option<&str>, replication, partitions| {
+        let how = MapReduce {
+            output: output.map(|it| directory.path().join(it)),
+            replication,
+            partitions: Some(partitions),
+            ..MapReduce::default()
+        };
+        run(&paths, &how, &there).unwrap_err().to_string()
+    };
+    for (told, part) in [
+        (refused(None, 2, 4), "without output"),
+        (
+            refused(Some("copied"), 3, 3),
+            "needs 3 workers, and there are 2",
+        ),
+        (refused(Some("copied"), 2, 5), "give a multiple of 2"),
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+}
+
+/// Workers of one process cannot keep a part and its copy apart: that is told, once all copies are whole.
+#[test]
+fn copies_are_whole_and_a_copy_beside_its_part_is_told() {
+    // Parts of several blocks, and more parts than words: the copy of an empty part is a file too.
+    let texts = [text(7, 200_000, 1 << 40), b"few words".to_vec()];
+    let (directory, paths) = files(&texts);
+    let (_controller, at) = controller(options());
+    let never = |_: &[u8]| Err("it links".into());
+    let _workers = [(); 2].map(|()| worker(&at, threads(1), Builds(never)));
+    let cluster = Arc::new(Cluster::connect(&at).unwrap());
+    for (path, partitions) in paths.iter().zip([2, 40]) {
+        let output = directory.path().join(format!("counts-{partitions}"));
+        let how = MapReduce {
+            output: Some(output.clone()),
+            replication: 2,
+            partitions: Some(partitions),
+            ..MapReduce::default()
+        };
+        let options = RunOptions::new().on(&cluster);
+        let told = run(std::slice::from_ref(path), &how, &options).unwrap_err();
+        let told = told.to_string();
+        assert!(told.contains("a copy of it lie on one worker"), "{told}");
+        for number in 0..partitions {
+            let name = format!("part-{number:05}");
+            let part = std::fs::read(output.join(&name)).unwrap();
+            let copy = std::fs::read(output.join("copies-1").join(&name)).unwrap();
+            assert!(part == copy, "part {number} of {partitions}");
+        }
+    }
 }

@@ -18,5 +18,6 @@ pub mod grid;
 pub mod map_reduce;
 pub mod ml;
 pub mod numerics;
+pub mod parts;
 pub mod simd;
 pub mod sort;

@@ -1,6 +1,7 @@
 //! Writes parts that are in memory already: what another language's functions have given. It waits for the disk.
 
 use super::{MapReduceError, begin};
+use crate::sort::job_number;
 use brambling_operators::map_reduce::file_sink::FileSink;
 use brambling_storage::FileError;
 use std::path::{Path, PathBuf};
@@ -31,10 +32,11 @@ fn wait(mut poll: impl FnMut() -> Poll<Result<(), FileError>>) -> Result<(), Fil
 /// # Errors
 /// When the directory is there already and is not empty, or cannot be written.
 pub fn write_parts(output: &Path, parts: &[&[u8]]) -> Result<Vec<PathBuf>, MapReduceError> {
-    let begun = begin(output)?;
+    let key = format!("map-reduce-{:016x}", job_number());
+    let staging = begin(output, &key)?;
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let write = |(number, bytes): (u32, &&[u8])| {
-        let file = begun.staging.part(number, None)?;
+        let file = staging.part(number, None)?;
         let mut sink = FileSink::new(file);
         for some in bytes.chunks(1 << 20) {
             wait(|| sink.poll_room(&waker))?;
@@ -47,11 +49,11 @@ pub fn write_parts(output: &Path, parts: &[&[u8]]) -> Result<Vec<PathBuf>, MapRe
     let written: Result<Vec<PathBuf>, MapReduceError> = (0..).zip(parts).map(write).collect();
     match written {
         Ok(files) => {
-            begun.staging.commit()?;
+            staging.commit()?;
             Ok(files)
         }
         Err(error) => {
-            super::abandon(Some(&begun));
+            super::abandon(Some(&staging));
             Err(error)
         }
     }

@@ -5,6 +5,7 @@
 //! key alone, and its collisions are settled by comparing bytes. It never sends, writes or sorts by itself.
 
 use super::pairs;
+use crate::simd;
 use brambling_program::key;
 use serde::{Deserialize, Serialize};
 
@@ -53,8 +54,9 @@ const SLOTS_MIN: usize = 1 << 6;
 const SLOTS_MAX: usize = 1 << 31;
 const ARENA_BYTES_MAX: usize = 1 << 31;
 
-/// A key and its partial value.
-#[derive(Clone, Copy, Default)]
+/// A key and its partial value. Aligned, so that none lies in two cache lines.
+#[repr(align(32))]
+#[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     /// A short key, filled up with zeros; of a long one a hash and the first eight bytes.
     key: [u64; 2],
@@ -69,7 +71,7 @@ struct Slot {
 const WAITING_MAX: usize = 32;
 
 /// A short key whose slot is on its way from memory.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
     key: [u64; 2],
     hash: u64,
@@ -78,15 +80,15 @@ struct Waiting {
 }
 
 /// Keys with the partial value of each.
+#[derive(Debug)]
 pub struct FoldTable {
     fold: ReduceFunction,
     salt: u64,
     slots: Vec<Slot>,
     /// What was queued and is not folded yet. A look-up whose slot is far away would hold up all that follow, as its outcome is guessed
     /// wrong often: so slots are fetched first, many at a time.
-    waiting: Vec<Waiting>,
-    /// Of slots that were fetched, so that they are.
-    fetched: u32,
+    waiting: [Waiting; WAITING_MAX],
+    queued: usize,
     count: usize,
     /// How far a hash is shifted to be a place: their number is a power of two.
     shift: u32,
@@ -108,16 +110,24 @@ fn hash(key: [u64; 2], salt: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
+/// For each length the bits of sixteen bytes that count. It has more than are asked for, so that no look at it is checked.
+static MASKS: [[u64; 2]; 2 * INLINE_BYTES] = {
+    let mut masks = [[u64::MAX; 2]; 2 * INLINE_BYTES];
+    let mut len = 0;
+    while len < INLINE_BYTES {
+        let mask = (1u128 << (8 * len)) - 1;
+        masks[len] = [mask as u64, (mask >> 64) as u64];
+        len += 1;
+    }
+    masks
+};
+
 /// The two words of sixteen bytes, of which so many count.
 #[inline(always)]
 fn masked(bytes: [u8; INLINE_BYTES], len: usize) -> [u64; 2] {
     let all = u128::from_le_bytes(bytes);
-    // A shift by 128 does not exist, and a key of no bytes would want one.
-    let kept = match len {
-        0 => 0,
-        len => all & (u128::MAX >> (8 * (INLINE_BYTES - len))),
-    };
-    [kept as u64, (kept >> 64) as u64]
+    let mask = MASKS[len % MASKS.len()];
+    [all as u64 & mask[0], (all >> 64) as u64 & mask[1]]
 }
 
 /// The two words of a short key.
@@ -135,8 +145,8 @@ impl FoldTable {
             fold,
             salt,
             slots: vec![Slot::default(); SLOTS_MIN],
-            waiting: Vec::with_capacity(WAITING_MAX),
-            fetched: 0,
+            waiting: [Waiting::default(); WAITING_MAX],
+            queued: 0,
             count: 0,
             shift: u64::BITS - SLOTS_MIN.ilog2(),
             arena: Vec::new(),
@@ -172,8 +182,8 @@ impl FoldTable {
         }
     }
 
-    /// Queues a value of a key.
-    #[inline]
+    /// Queues a value of a key. Not inlined: else what calls [`FoldTable::queue_in`] is too long to be.
+    #[inline(never)]
     pub fn queue(&mut self, key: &[u8], value: u64) {
         match padded(key) {
             Some(words) => self.queue_short(words, key.len() as u32 + 1, value),
@@ -184,26 +194,27 @@ impl FoldTable {
     #[inline(always)]
     fn queue_short(&mut self, key: [u64; 2], len: u32, value: u64) {
         let hash = hash(key, self.salt);
-        self.fetched ^= self.slots[(hash >> self.shift) as usize].len;
-        self.waiting.push(Waiting {
+        let slot = (hash >> self.shift) as usize;
+        simd::prefetch(self.slots.as_ptr().wrapping_add(slot));
+        self.waiting[self.queued % WAITING_MAX] = Waiting {
             key,
             hash,
             value,
             len,
-        });
-        if self.waiting.len() == WAITING_MAX {
+        };
+        self.queued += 1;
+        if self.queued == WAITING_MAX {
             self.settle();
         }
     }
 
     /// Folds what was queued.
     pub fn settle(&mut self) {
-        std::hint::black_box(self.fetched);
-        let mut waiting = std::mem::take(&mut self.waiting);
-        for it in waiting.drain(..) {
+        let queued = std::mem::take(&mut self.queued);
+        for place in 0..queued.min(WAITING_MAX) {
+            let it = self.waiting[place];
             self.fold_short(it.key, it.hash, it.len, it.value);
         }
-        self.waiting = waiting;
     }
 
     /// Folds a value of a key.

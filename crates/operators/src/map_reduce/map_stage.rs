@@ -5,10 +5,12 @@
 //! the run directory before they are sent. The stage never holds more of a file than its read-ahead.
 
 use super::file_sink::{FileSink, SINK_BYTES};
-use super::fold_table::{FoldTable, MAP_SALT};
+use super::fold_table::FoldTable;
 use super::items::{ItemCutter, KEY_BYTES_MAX, TooLong};
+use super::shared::MapReduceShared;
 use super::text_files::{TextRange, path_of};
 use super::{MapReduceSteps, failed};
+use crate::parts::Pass;
 use brambling_program::{Context, Exchange, KernelError, Progress, Reservation, Streams, Work};
 use brambling_storage::{Block, InputFile, OutputFile, ReadAhead, Scan};
 use std::sync::Arc;
@@ -21,6 +23,13 @@ const STEP_BYTES: usize = 64 << 10;
 
 /// What a task of the stage has between its calls.
 pub(super) struct MapTask {
+    shared: Arc<MapReduceShared>,
+    /// Nothing before its turn.
+    work: Option<MapWork>,
+}
+
+/// What a task has whose turn it is.
+struct MapWork {
     table: FoldTable,
     range: usize,
     reading: Option<Reading>,
@@ -32,6 +41,7 @@ pub(super) struct MapTask {
     bytes: u64,
     folded: u64,
     _room: Reservation,
+    _pass: Pass,
 }
 
 /// How far what was dealt is on its way.
@@ -67,59 +77,87 @@ enum Read {
     Ended,
 }
 
-pub(super) fn open(
-    steps: &MapReduceSteps,
-    context: &mut Context<'_>,
-) -> Result<MapTask, KernelError> {
-    let ahead = (BLOCKS_AHEAD as u64 + 1) * steps.block_bytes;
-    let backup = if steps.backup { SINK_BYTES } else { 0 };
-    // A table that is half full has twice the slots, and their copies while it grows; what is dealt lies beside it.
-    let room = context.reserve(4 * steps.table_bytes + ahead + backup)?;
-    let backup = match steps.backup {
-        false => None,
-        true => {
-            let directory = path_of(&steps.run_directory);
-            Some(FileSink::new(
-                OutputFile::unnamed(&directory).map_err(failed)?,
-            ))
-        }
-    };
-    Ok(MapTask {
-        table: FoldTable::new(steps.reduce, MAP_SALT),
-        range: 0,
-        reading: None,
-        dealt: Vec::new(),
-        backup,
-        state: Sending::Idle,
-        bytes: 0,
-        folded: 0,
-        _room: room,
-    })
+pub(super) fn open(steps: &MapReduceSteps, _: &mut Context<'_>) -> MapTask {
+    MapTask {
+        shared: MapReduceShared::of(steps),
+        work: None,
+    }
 }
 
 pub(super) fn run(
     steps: &MapReduceSteps,
-    task: &mut Result<MapTask, KernelError>,
+    task: &mut MapTask,
     streams: &mut Streams<'_, '_>,
     ranges: &Vec<TextRange>,
 ) -> Result<Progress, KernelError> {
-    let task = match task {
-        Ok(task) => task,
-        Err(error) => return Err(std::mem::replace(error, KernelError::new(String::new()))),
+    let work = match &mut task.work {
+        Some(work) => work,
+        none => {
+            // Splits that take turns would take each other's tables out of the caches.
+            let context = streams.context();
+            let entered = (task.shared.mappers).enter(context.partition(), &context.completion());
+            let Poll::Ready(pass) = entered else {
+                return Ok(Progress::Pending);
+            };
+            none.insert(MapWork::begin(steps, &task.shared, pass, context)?)
+        }
     };
-    let progress = task.advance(steps, streams, ranges);
-    let read = std::mem::take(&mut task.bytes);
-    let backed = task.backup.as_mut().map_or(0, FileSink::news);
-    let work = Work::streamed(read)
+    let progress = work.advance(steps, streams, ranges);
+    let read = std::mem::take(&mut work.bytes);
+    let backed = work.backup.as_mut().map_or(0, FileSink::news);
+    let done = Work::streamed(read)
         .and_file_read(read)
         .and_file_written(backed);
-    let folded = std::mem::take(&mut task.folded);
-    let table = task.table.bytes() as u64;
-    streams.context().worked(work.and_random(folded, table));
+    let folded = std::mem::take(&mut work.folded);
+    let table = work.table.bytes() as u64;
+    streams.context().worked(done.and_random(folded, table));
+    if let Ok(Progress::Done) = progress
+        && let Some(work) = task.work.take()
+    {
+        task.shared.give_table(work.table);
+    }
     progress
 }
 
-impl MapTask {
+/// What a split takes that is mapped.
+pub(super) fn room_bytes(steps: &MapReduceSteps) -> u64 {
+    let ahead = (BLOCKS_AHEAD as u64 + 1) * steps.block_bytes;
+    let backup = if steps.backup { SINK_BYTES } else { 0 };
+    // A table that is half full has twice the slots, and their copies while it grows; what is dealt lies beside it.
+    4 * steps.table_bytes + ahead + backup
+}
+
+impl MapWork {
+    fn begin(
+        steps: &MapReduceSteps,
+        shared: &MapReduceShared,
+        pass: Pass,
+        context: &Context<'_>,
+    ) -> Result<MapWork, KernelError> {
+        let room = context.reserve(room_bytes(steps))?;
+        let backup = match steps.backup {
+            false => None,
+            true => {
+                let directory = path_of(&steps.run_directory);
+                Some(FileSink::new(
+                    OutputFile::unnamed(&directory).map_err(failed)?,
+                ))
+            }
+        };
+        Ok(MapWork {
+            table: shared.take_table(steps),
+            range: 0,
+            reading: None,
+            dealt: Vec::new(),
+            backup,
+            state: Sending::Idle,
+            bytes: 0,
+            folded: 0,
+            _room: room,
+            _pass: pass,
+        })
+    }
+
     fn advance(
         &mut self,
         steps: &MapReduceSteps,

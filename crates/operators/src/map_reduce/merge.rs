@@ -6,6 +6,7 @@
 use super::file_sink::FileSink;
 use super::fold_table::{FoldTable, ReduceFunction};
 use super::pairs::{self, FoldedPairs};
+use super::part_sink::PartSink;
 use super::run_reader::RunReader;
 use brambling_program::KernelError;
 use brambling_storage::{FileError, InputFile};
@@ -25,9 +26,20 @@ pub enum MergeTo<'m> {
     /// To a run.
     Run(&'m mut FileSink),
     /// To a part of the output, as lines.
-    Part(&'m mut FileSink),
+    Part(&'m mut PartSink),
     /// To memory.
     Memory,
+}
+
+impl MergeTo<'_> {
+    /// The file, if it is one.
+    fn sink(&mut self) -> Option<&mut FileSink> {
+        match self {
+            MergeTo::Run(sink) => Some(sink),
+            MergeTo::Part(part) => Some(part.sink()),
+            MergeTo::Memory => None,
+        }
+    }
 }
 
 /// How far a merge is after a call.
@@ -86,10 +98,15 @@ impl PairMerge {
         waker: &Waker,
     ) -> Result<Merged, KernelError> {
         for _ in 0..SLICE {
-            if let MergeTo::Run(sink) | MergeTo::Part(sink) = &mut to
+            if let Some(sink) = to.sink()
                 && is_pending(sink.poll_room(waker))?
             {
                 return Ok(Merged::Waits);
+            }
+            if let MergeTo::Part(part) = &to
+                && part.is_full()
+            {
+                return Ok(Merged::Some);
             }
             for run in &mut self.runs {
                 match run.poll_pair(waker) {
@@ -107,20 +124,20 @@ impl PairMerge {
                     pairs::push(&mut self.line, &self.key, value);
                     sink.put(&self.line);
                 }
-                MergeTo::Part(sink) => {
+                MergeTo::Part(part) => {
                     self.line.clear();
                     self.line.extend_from_slice(&self.key);
                     writeln!(self.line, "\t{value}").expect("memory takes all bytes");
-                    sink.put(&self.line);
-                    pairs.count_written();
+                    part.put(&self.line);
+                    pairs.count_written(self.line.len());
                 }
             }
         }
         Ok(Merged::Some)
     }
 
-    fn finish(&mut self, to: MergeTo<'_>, waker: &Waker) -> Result<Merged, KernelError> {
-        if let MergeTo::Run(sink) | MergeTo::Part(sink) = to
+    fn finish(&mut self, mut to: MergeTo<'_>, waker: &Waker) -> Result<Merged, KernelError> {
+        if let Some(sink) = to.sink()
             && is_pending(sink.poll_written(waker))?
         {
             return Ok(Merged::Waits);

@@ -3,7 +3,9 @@
 //! A pair is the length of its key and its value as variable-length integers (LEB128), and the key's bytes. Chunks come from
 //! other processes, so whoever reads them checks every length. It never looks into a table.
 
+use crate::parts::PartCount;
 use brambling_program::payload;
+use brambling_storage::process_name;
 
 /// The most bytes of a pair beside its key.
 pub const HEAD_BYTES_MAX: usize = 20;
@@ -72,13 +74,26 @@ pub struct FoldedPairs {
     ends: Vec<u64>,
     values: Vec<u64>,
     written: u64,
+    written_bytes: u64,
+    process: String,
 }
 payload!(FoldedPairs {
     keys,
     ends,
     values,
-    written
+    written,
+    written_bytes,
+    process
 });
+
+impl PartCount for FoldedPairs {
+    fn bytes(&self) -> u64 {
+        self.written_bytes
+    }
+    fn process(&self) -> &str {
+        &self.process
+    }
+}
 
 impl FoldedPairs {
     /// Appends a pair, whose key is greater than all that are there.
@@ -103,9 +118,15 @@ impl FoldedPairs {
         self.written
     }
 
-    /// Says that another one was written to a file.
-    pub fn count_written(&mut self) {
+    /// Says that another one was written to a file, in so many bytes.
+    pub fn count_written(&mut self, bytes: usize) {
         self.written += 1;
+        self.written_bytes += bytes as u64;
+    }
+
+    /// Says which process has written them.
+    pub fn note_process(&mut self) {
+        self.process = process_name().into();
     }
 
     /// The pair at a place.

@@ -8,14 +8,17 @@ use super::file_sink::{FileSink, SINK_BYTES};
 use super::fold_table::{FoldTable, REDUCE_SALT};
 use super::merge::{MergeTo, Merged, PairMerge, RUNS_MAX};
 use super::pairs::{self, FoldedPairs};
+use super::part_sink::PartSink;
 use super::run_reader::READER_BYTES;
+use super::shared::MapReduceShared;
 use super::text_files::path_of;
 use super::{MapReduceSteps, failed};
 use brambling_program::{
     Context, Exchange, KernelError, OutOfMemory, Progress, Reservation, Streams, Work,
 };
-use brambling_storage::{OutputFile, Staging};
+use brambling_storage::{OutputFile, Publishing};
 use std::ops::Range;
+use std::sync::Arc;
 use std::task::Poll;
 
 /// A table of less is not worth a run.
@@ -33,7 +36,8 @@ pub(super) struct ReduceTask {
     readers: Option<Reservation>,
     runs: Vec<Range<u64>>,
     run_file: Option<FileSink>,
-    part: Option<FileSink>,
+    part: Option<PartSink>,
+    shared: Arc<MapReduceShared>,
     phase: Phase,
     /// What the result takes in memory.
     out_bytes: u64,
@@ -54,12 +58,19 @@ enum Phase {
     Unites(PairMerge, usize, u64),
     /// Table and runs become the result.
     Gives(PairMerge),
+    /// The part gets its name.
+    Publishes(Publishing),
+    /// All is done.
+    Done,
 }
 
 pub(super) fn open(
     steps: &MapReduceSteps,
     context: &mut Context<'_>,
 ) -> Result<ReduceTask, KernelError> {
+    let shared = MapReduceShared::of(steps);
+    // What stands in the way of the output is told before anything is reduced.
+    shared.staging(steps).map_err(failed)?;
     let sinks = 1 + u64::from(steps.output.is_some());
     let base = context.reserve(TABLE_BYTES_MIN + sinks * SINK_BYTES)?;
     Ok(ReduceTask {
@@ -71,6 +82,7 @@ pub(super) fn open(
         runs: Vec::new(),
         run_file: None,
         part: None,
+        shared,
         phase: Phase::Gathers,
         out_bytes: 0,
         bytes: 0,
@@ -91,14 +103,24 @@ pub(super) fn run(
     };
     let progress = task.advance(steps, streams, out);
     let work = Work::streamed(std::mem::take(&mut task.bytes));
-    let sinks = [&mut task.run_file, &mut task.part];
-    let written = sinks.into_iter().flatten().map(FileSink::news).sum();
-    let work = work.and_file_written(written);
+    let run = task.run_file.as_mut().map_or(0, FileSink::news);
+    let part = task.part.as_mut().map_or(0, |part| part.sink().news());
+    let work = work.and_file_written(run + part);
     let work = work.and_file_read(std::mem::take(&mut task.run_read));
     let folded = std::mem::take(&mut task.folded);
     let table = task.table.bytes() as u64;
     streams.context().worked(work.and_random(folded, table));
     progress
+}
+
+/// As [`run`], of a job whose parts are copied.
+pub(super) fn run_and_copy(
+    steps: &MapReduceSteps,
+    task: &mut Result<ReduceTask, KernelError>,
+    streams: &mut Streams<'_, '_>,
+    out: &mut FoldedPairs,
+) -> Result<Progress, KernelError> {
+    run(steps, task, streams, out)
 }
 
 impl ReduceTask {
@@ -115,7 +137,7 @@ impl ReduceTask {
             let runs = self.run_file.as_mut().map(MergeTo::Run);
             let merged = match &mut self.phase {
                 Phase::Gathers => {
-                    if self.gather(&from, streams)? {
+                    if self.gather(steps, &from, streams)? {
                         return Ok(Progress::Pending);
                     }
                     if matches!(self.phase, Phase::Gathers) {
@@ -138,23 +160,38 @@ impl ReduceTask {
                     let merged = merge.advance(table, fold, to, out, &waker)?;
                     self.run_read += merge.news();
                     self.keep(out, streams.context())?;
+                    let is_end = merged == Merged::All;
+                    if let Some(part) = &mut self.part
+                        && !part.send(streams, is_end)
+                        && !is_end
+                    {
+                        return Ok(Progress::Pending);
+                    }
                     merged
                 }
+                Phase::Publishes(publishing) => match publishing.poll(&waker) {
+                    Poll::Pending => return Ok(Progress::Pending),
+                    Poll::Ready(published) => {
+                        published.map_err(failed)?;
+                        self.phase = Phase::Done;
+                        continue;
+                    }
+                },
+                Phase::Done => return Ok(Progress::Done),
             };
             match merged {
                 Merged::Some => return Ok(Progress::More),
                 Merged::Waits => return Ok(Progress::Pending),
                 Merged::All => {}
             }
-            if self.next()? {
-                return Ok(Progress::Done);
-            }
+            self.next(out);
         }
     }
 
     /// Folds what has come. True when there is nothing more for now; else all has come, or the table has no room.
     fn gather(
         &mut self,
+        steps: &MapReduceSteps,
         from: &Exchange<Vec<u8>>,
         streams: &mut Streams<'_, '_>,
     ) -> Result<bool, KernelError> {
@@ -176,14 +213,14 @@ impl ReduceTask {
                     self.bytes += chunk.len() as u64;
                 }
             }
-            if !self.make_room(streams.context()) {
+            if !self.make_room(steps, streams.context()) {
                 return Ok(false);
             }
         }
     }
 
     /// Takes room for the table to double, if it soon will. Whether there is.
-    fn make_room(&mut self, context: &Context<'_>) -> bool {
+    fn make_room(&mut self, steps: &MapReduceSteps, context: &Context<'_>) -> bool {
         if self.table.is_too_large() {
             return false;
         }
@@ -194,15 +231,29 @@ impl ReduceTask {
         let Some(missing) = wanted.checked_sub(self.room_bytes) else {
             return true;
         };
+        // Of less no run is made.
+        let is_small = wanted <= TABLE_BYTES_MIN;
+        if !(self.shared).take_room(steps, missing, context.budget_bytes()) {
+            return is_small;
+        }
         match context.reserve(missing) {
             Ok(room) => {
                 self.rooms.push(room);
                 self.room_bytes = wanted;
                 true
             }
-            // It is too small to be spilled.
-            Err(_) => wanted <= TABLE_BYTES_MIN,
+            Err(_) => {
+                self.shared.give_room(missing);
+                is_small
+            }
         }
+    }
+
+    /// Lets go of what the table has taken.
+    fn give_room(&mut self) {
+        self.rooms.clear();
+        self.shared.give_room(self.room_bytes - TABLE_BYTES_MIN);
+        self.room_bytes = TABLE_BYTES_MIN;
     }
 
     /// Begins to make a run of the table.
@@ -231,8 +282,7 @@ impl ReduceTask {
         let mut count = 0;
         if !self.runs.is_empty() {
             self.table.reset();
-            self.rooms.clear();
-            self.room_bytes = TABLE_BYTES_MIN;
+            self.give_room();
             count = self.make_readers(context)?;
         }
         let file = self.run_file.as_ref().map(|sink| sink.file().as_input());
@@ -244,10 +294,9 @@ impl ReduceTask {
             return Ok(());
         }
         *out = FoldedPairs::default();
-        if let Some((directory, key)) = &steps.output {
-            let staging = Staging::begin(&path_of(directory), key).map_err(failed)?;
+        if let Some(staging) = self.shared.staging(steps).map_err(failed)? {
             let part = staging.part(context.partition(), None).map_err(failed)?;
-            self.part = Some(FileSink::new(part));
+            self.part = Some(PartSink::new(part, steps.parts.copies > 0));
         }
         self.phase = Phase::Gives(merge);
         Ok(())
@@ -280,8 +329,8 @@ impl ReduceTask {
         Ok(())
     }
 
-    /// What a merge that is over leads to. Whether the task is done.
-    fn next(&mut self) -> Result<bool, KernelError> {
+    /// What a merge that is over leads to.
+    fn next(&mut self, out: &mut FoldedPairs) {
         let sink = self.run_file.as_ref();
         let run = |begin| sink.map(|sink| sink.since(begin));
         match self.phase {
@@ -298,14 +347,23 @@ impl ReduceTask {
                 self.phase = Phase::Ends;
             }
             Phase::Gives(_) => {
-                if let Some(part) = &self.part {
-                    part.file().publish().map_err(failed)?;
+                self.phase = match &mut self.part {
+                    Some(part) => {
+                        out.note_process();
+                        Phase::Publishes(Publishing::new(part.sink().file()))
+                    }
+                    None => Phase::Done,
                 }
-                return Ok(true);
             }
-            Phase::Gathers | Phase::Ends => {}
+            Phase::Gathers | Phase::Ends | Phase::Publishes(_) | Phase::Done => {}
         }
-        Ok(false)
+    }
+}
+
+/// A task that ends early keeps nobody from room.
+impl Drop for ReduceTask {
+    fn drop(&mut self) {
+        self.give_room();
     }
 }
 

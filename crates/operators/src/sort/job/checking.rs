@@ -2,10 +2,10 @@
 //! joins what they found in order.
 
 use super::SortPieces;
-use super::gate::Pass;
 use super::plan::SortPlan;
 use super::records::RecordReader;
 use super::shared::{SharedSort, SortShared};
+use crate::parts::Pass;
 use crate::sort::{OrderCheck, RecordSummary};
 use brambling_program::{
     Context, Dataset, KernelError, Partitioner, Program, Progress, Streams, Work,

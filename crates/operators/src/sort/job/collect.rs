@@ -3,12 +3,12 @@
 //! §7, phase 2, and the external sort of Table 3.)
 
 use super::emit::{Emit, Emitted, SortedSource};
-use super::gate::Pass;
 use super::merging::MergedRuns;
 use super::plan::{SortOutput, SortPlan};
 use super::room::RoomAnswer;
 use super::shared::SortShared;
 use super::{SortChunk, SortCount, summed};
+use crate::parts::Pass;
 use crate::sort::{Arena, OrderCheck, SortedRecords, extent};
 use brambling_program::{Context, KernelError, Progress, Streams, Work};
 use brambling_storage::{InputFile, OutputFile, Publishing};

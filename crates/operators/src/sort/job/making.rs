@@ -1,9 +1,9 @@
 //! Owns the making of records for tries of a sort: each shard writes a range of them into the one
 //! output. What a record holds follows from its number alone.
 
-use super::gate::Pass;
 use super::plan::SortPlan;
 use super::shared::SortShared;
+use crate::parts::Pass;
 use crate::sort::{RecordMaker, Skew};
 use brambling_program::{
     Context, Dataset, KernelError, Partitioner, Program, Progress, Streams, Work,

@@ -20,7 +20,6 @@ mod collect;
 mod copies;
 mod emit;
 mod flight;
-mod gate;
 pub mod making;
 mod merging;
 mod plan;
@@ -37,6 +36,7 @@ pub use plan::{SortInput, SortOutput, SortPlan, SortSplit};
 pub use shared::{SortShared, create_output};
 pub use so_far::SortedSoFar;
 
+use crate::parts::{self, CopyCount, PartCount};
 use crate::sort::{OrderCheck, RecordSummary, Splitters};
 use brambling_program::{Dataset, Exchange, KernelError, Partitioner, Program, Relation, Sum};
 use brambling_storage::{FileError, InputFile, peak_rss_bytes, process_name};
@@ -110,7 +110,7 @@ pub struct SortJob {
     /// What each part has; kept.
     pub written: Dataset<SortCount>,
     /// What each shard of copies has; kept. None where there are no copies.
-    pub copied: Option<Dataset<SortCount>>,
+    pub copied: Option<Dataset<CopyCount>>,
 }
 
 /// Builds the sort of a plan.
@@ -151,7 +151,7 @@ pub fn build(p: &mut Program, plan: &SortPlan) -> SortJob {
         _ => Some(sort_and_copy(p, plan, &records, &written)),
     };
     if let SortOutput::Parts(_) = plan.output {
-        publish(p, &outputs, &written, copied.as_ref());
+        parts::publish(p, &outputs, &written, copied.as_ref());
     }
     SortJob {
         read,
@@ -242,10 +242,10 @@ fn sort_and_copy(
     plan: &SortPlan,
     records: &Exchange<SortChunk>,
     written: &Dataset<SortCount>,
-) -> Dataset<SortCount> {
-    let copied = p.dataset::<SortCount>("copied", plan.parts);
+) -> Dataset<CopyCount> {
+    let copied = p.dataset::<CopyCount>("copied", plan.parts);
     p.keep(&copied);
-    let blocks = p.streamed::<Vec<u8>>("copies", copies::relation(plan));
+    let blocks = p.streamed::<Vec<u8>>("copies", plan.copy_plan().relation());
     p.stream("sort")
         .take(records)
         .send(&blocks)
@@ -260,39 +260,13 @@ fn sort_and_copy(
     copied
 }
 
-/// Once all parts and copies of all workers are on their disks, each worker gives its directory its
-/// name.
-fn publish(
-    p: &mut Program,
-    outputs: &Dataset<SharedSort>,
-    written: &Dataset<SortCount>,
-    copied: Option<&Dataset<SortCount>>,
-) {
-    let bytes = p.like::<u64, _>("bytes written", written);
-    p.compute("count").read(written).write(&bytes).run(bytes_of);
-    let whole = p.temporary::<u64>("whole", 1);
-    p.reduce_to(Sum, &bytes, &whole);
-    if let Some(copied) = copied {
-        let bytes = p.like::<u64, _>("bytes copied", copied);
-        p.compute("count copies")
-            .read(copied)
-            .write(&bytes)
-            .run(bytes_of);
-        p.reduce(Sum, &bytes, &whole, |whole: &mut u64, copied: &u64| {
-            *whole += copied
-        });
+impl PartCount for SortCount {
+    fn bytes(&self) -> u64 {
+        self.bytes
     }
-    let all = p.like::<u64, _>("all written", written);
-    p.broadcast(&whole, &all);
-    p.compute("publish").read(&all).read(outputs).run(commit);
-}
-
-fn bytes_of(count: &SortCount, bytes: &mut u64) {
-    *bytes = count.bytes;
-}
-
-fn commit(_all: &u64, output: &SharedSort) -> Result<(), KernelError> {
-    output.commit()
+    fn process(&self) -> &str {
+        &self.process
+    }
 }
 
 impl SortCount {

@@ -4,11 +4,11 @@
 //! part begins in the output. (Krevat et al., §7, phase 1.)
 
 use super::backup::Backup;
-use super::gate::Pass;
 use super::plan::SortPlan;
 use super::records::RecordReader;
 use super::shared::{SharedSort, SortShared};
 use super::{EXTENT_BYTES, SortChunk, SortCount, SortPieces, summed};
+use crate::parts::Pass;
 use crate::sort::{OrderCheck, PartBuffers, Splitters};
 use brambling_program::{Context, KernelError, Progress, Streams, Work};
 use std::sync::Arc;

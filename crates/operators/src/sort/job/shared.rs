@@ -3,20 +3,17 @@
 //! job does.
 
 use super::flight::Flight;
-use super::gate::Gate;
 use super::plan::{SortOutput, SortPlan};
 use super::pool::ChunkPool;
 use super::room::Room;
 use super::sizes::SortSizes;
 use super::so_far::SortedSoFar;
-use brambling_memory::held;
+use crate::parts::{Gate, JobTable, PartOutput, PartsDirectory};
 use brambling_program::{Context, DecodeError, KernelError, Payload};
 use brambling_storage::{FileError, OutputFile, Staging};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 /// What the tasks of one sort share in this process.
 #[derive(Debug)]
@@ -29,8 +26,7 @@ pub struct SortShared {
     /// The one file, where the sort has one.
     pub(super) output: OnceLock<Arc<OutputFile>>,
     /// The directory of parts, where the sort has one.
-    staging: OnceLock<Staging>,
-    is_committed: AtomicBool,
+    pub(super) parts: PartsDirectory,
 }
 
 /// The memory of one sort in a process.
@@ -42,18 +38,6 @@ pub(super) struct SortMemory {
     pub(super) pool: ChunkPool,
 }
 
-/// A job that ends without having committed leaves nothing: the last of its processes removes what
-/// there is.
-impl Drop for SortShared {
-    fn drop(&mut self) {
-        if let Some(staging) = self.staging.get()
-            && !self.is_committed.load(Ordering::Acquire)
-        {
-            let _ = staging.abandon_if_last();
-        }
-    }
-}
-
 /// A file for all parts of a sort, with room for so many bytes: for [`SortShared::write_to`].
 ///
 /// # Errors
@@ -62,30 +46,19 @@ pub fn create_output(path: &Path, bytes: u64) -> Result<Arc<OutputFile>, FileErr
     OutputFile::create(path, Some(bytes))
 }
 
-/// By the job's number. A job's shards hold it; the table does not.
-static SORTS: Mutex<Option<BTreeMap<u64, Weak<SortShared>>>> = Mutex::new(None);
+static SORTS: JobTable<SortShared> = JobTable::new();
 
 impl SortShared {
     /// That of a job, made when its first task asks.
     pub fn of(plan: &SortPlan) -> Arc<SortShared> {
-        let mut table = held::lock(&SORTS);
-        let table = table.get_or_insert_default();
-        if let Some(shared) = table.get(&plan.job).and_then(Weak::upgrade) {
-            return shared;
-        }
-        // Those whose jobs have ended.
-        table.retain(|_, shared| shared.strong_count() > 0);
-        let shared = Arc::new(SortShared {
+        SORTS.of(plan.job, || SortShared {
             readers: Gate::in_order(plan.at_once as usize),
             writers: Gate::new(plan.at_once as usize),
             memory: OnceLock::new(),
             progress: SortedSoFar::default(),
             output: OnceLock::new(),
-            staging: OnceLock::new(),
-            is_committed: AtomicBool::new(false),
-        });
-        table.insert(plan.job, Arc::downgrade(&shared));
-        shared
+            parts: PartsDirectory::default(),
+        })
     }
 
     /// How the budget is divided, and who has what of it.
@@ -111,29 +84,10 @@ impl SortShared {
 
     /// The directory of parts, begun when the first task asks. It waits for the disk.
     pub(super) fn staging(&self, plan: &SortPlan) -> Result<Option<&Staging>, FileError> {
-        let SortOutput::Parts(directory) = &plan.output else {
-            return Ok(None);
-        };
-        if self.staging.get().is_none() {
-            let begun = Staging::begin(directory, &plan.key())?;
-            // Two threads may have begun it: it is the same directory.
-            let _ = self.staging.set(begun);
+        match &plan.output {
+            SortOutput::File => Ok(None),
+            SortOutput::Parts(directory) => self.parts.begin(directory, &plan.key()).map(Some),
         }
-        Ok(self.staging.get())
-    }
-
-    /// All parts of all workers are whole: the directory gets its name.
-    pub(super) fn commit(&self, plan: &SortPlan) -> Result<(), FileError> {
-        if let Some(staging) = self.staging(plan)? {
-            staging.commit()?;
-            self.is_committed.store(true, Ordering::Release);
-        }
-        Ok(())
-    }
-
-    /// Whether a part lies in the directory that this process sees.
-    fn has_part(&self, part: u32) -> bool {
-        self.staging.get().is_some_and(|it| it.has_part(part))
     }
 
     /// How far the sort is in this process.
@@ -152,8 +106,21 @@ impl SortShared {
 pub(super) struct SharedSort {
     plan: SortPlan,
     number: u32,
-    is_split: bool,
+    expected: Option<Arc<ExpectedSplit>>,
     shared: Option<Arc<SortShared>>,
+}
+
+/// A split that lies here, for as long as it does: a shard that moves is expected where it goes.
+#[derive(Debug)]
+struct ExpectedSplit {
+    shared: Arc<SortShared>,
+    number: u32,
+}
+
+impl Drop for ExpectedSplit {
+    fn drop(&mut self) {
+        self.shared.readers.forget(self.number);
+    }
 }
 
 impl SharedSort {
@@ -162,10 +129,13 @@ impl SharedSort {
         let shared = SortShared::of(plan);
         shared.readers.expect(split);
         SharedSort {
+            expected: Some(Arc::new(ExpectedSplit {
+                shared: shared.clone(),
+                number: split,
+            })),
             shared: Some(shared),
             plan: plan.clone(),
             number: split,
-            is_split: true,
         }
     }
 
@@ -175,7 +145,7 @@ impl SharedSort {
             shared: Some(SortShared::of(plan)),
             plan: plan.clone(),
             number: part,
-            is_split: false,
+            expected: None,
         }
     }
 
@@ -184,28 +154,23 @@ impl SharedSort {
         self.number
     }
 
-    /// Of a part, once all parts of all workers are whole: the directory gets its name, if it has the
-    /// part.
-    pub(super) fn commit(&self) -> Result<(), KernelError> {
-        let (plan, part) = (&self.plan, self.number);
-        let shared = self.shared.as_ref().expect("made where the shard lies");
-        shared
-            .commit(plan)
-            .map_err(|error| KernelError::new(error.to_string()).with_source(error))?;
-        match shared.has_part(part) {
-            true => Ok(()),
-            false => Err(format!(
-                "part {part} lies with another worker than the one that publishes it: a worker came or left while files were sorted; the output is not whole: remove it and sort again, with --no-balance for the controller"
-            )
-            .into()),
-        }
-    }
-
     /// Which of the splits that lie here this one is, and how many there are: once all shards have
     /// been made.
     pub(super) fn place(&self) -> (u32, u32) {
         let shared = self.shared.as_ref().expect("made where the shard lies");
         shared.readers.place(self.number)
+    }
+}
+
+impl PartOutput for SharedSort {
+    fn commit(&self) -> Result<(), KernelError> {
+        let SortOutput::Parts(directory) = &self.plan.output else {
+            return Ok(());
+        };
+        let shared = self.shared.as_ref().expect("made where the shard lies");
+        let (key, part) = (self.plan.key(), self.number);
+        let meanwhile = "files were sorted";
+        shared.parts.commit(directory, &key, part, meanwhile)
     }
 }
 
@@ -220,7 +185,7 @@ impl Payload for SharedSort {
     fn encode(&self, out: &mut Vec<u8>) {
         self.plan.encode(out);
         self.number.encode(out);
-        self.is_split.encode(out);
+        self.expected.is_some().encode(out);
     }
     fn decode(input: &mut &[u8]) -> Result<SharedSort, DecodeError> {
         let plan = SortPlan::decode(input)?;

@@ -1,5 +1,5 @@
 //! Owns how many tasks of a kind work at once in a process, and in which order they begin. The
-//! kernels of a sort pass it before they take memory for blocks. It never waits: who finds no place
+//! kernels of a job pass it before they take memory for blocks. It never waits: who finds no place
 //! returns pending and is woken.
 //!
 //! # Rules
@@ -14,7 +14,7 @@ use std::task::{Poll, Waker};
 
 /// Lets so many through at once.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     at_once: usize,
     in_order: bool,
     state: Mutex<GateState>,
@@ -30,17 +30,17 @@ struct GateState {
 
 /// A place inside, for as long as it lives.
 #[derive(Debug)]
-pub(super) struct Pass {
+pub(crate) struct Pass {
     gate: Arc<Gate>,
     number: u32,
 }
 
 impl Gate {
-    pub(super) fn new(at_once: usize) -> Arc<Gate> {
+    pub(crate) fn new(at_once: usize) -> Arc<Gate> {
         Gate::of(at_once, false)
     }
 
-    pub(super) fn in_order(at_once: usize) -> Arc<Gate> {
+    pub(crate) fn in_order(at_once: usize) -> Arc<Gate> {
         Gate::of(at_once, true)
     }
 
@@ -53,29 +53,41 @@ impl Gate {
     }
 
     /// Of a gate in order: this number will come.
-    pub(super) fn expect(&self, number: u32) {
+    pub(crate) fn expect(&self, number: u32) {
         held::lock(&self.state).expected.insert(number);
     }
 
     /// Of a gate in order: which of the numbers that are expected this one is, and how many there are.
-    pub(super) fn place(&self, number: u32) -> (u32, u32) {
+    pub(crate) fn place(&self, number: u32) -> (u32, u32) {
         let state = held::lock(&self.state);
         let before = state.expected.range(..number).count();
         (before as u32, state.expected.len() as u32)
     }
 
     /// Of a gate in order: whether all lower numbers have left.
-    pub(super) fn is_first(&self, number: u32) -> bool {
+    pub(crate) fn is_first(&self, number: u32) -> bool {
         held::lock(&self.state).expected.first() == Some(&number)
     }
 
+    /// Of a gate in order: this number will not come. It has been inside, or comes elsewhere.
+    pub(crate) fn forget(&self, number: u32) {
+        let mut state = held::lock(&self.state);
+        state.waiting.remove(&number);
+        if !state.expected.remove(&number) {
+            return;
+        }
+        let next = state.next(self);
+        drop(state);
+        next.into_iter().for_each(Waker::wake);
+    }
+
     /// Of a gate in order: whether somebody is inside or will come.
-    pub(super) fn expects_any(&self) -> bool {
+    pub(crate) fn expects_any(&self) -> bool {
         !held::lock(&self.state).expected.is_empty()
     }
 
     /// A place inside, if it is this number's turn. Otherwise `waker` is woken when it may be.
-    pub(super) fn enter(self: &Arc<Gate>, number: u32, waker: &Waker) -> Poll<Pass> {
+    pub(crate) fn enter(self: &Arc<Gate>, number: u32, waker: &Waker) -> Poll<Pass> {
         let mut state = held::lock(&self.state);
         state.expected.insert(number);
         state.waiting.insert(number, waker.clone());
@@ -164,6 +176,19 @@ mod tests {
         assert_eq!((times(&three), times(&nine)), (1, 0));
         assert!(enter(&gate, 9).0.is_pending(), "a lower one waits");
         assert!(enter(&gate, 3).0.is_ready());
+    }
+
+    #[test]
+    fn who_comes_elsewhere_keeps_nobody_waiting() {
+        let gate = Gate::in_order(1);
+        (0..3).for_each(|number| gate.expect(number));
+        let (second, woken) = enter(&gate, 2);
+        assert!(second.is_pending());
+        gate.forget(0);
+        assert_eq!(times(&woken), 0, "1 will come");
+        gate.forget(1);
+        assert_eq!(times(&woken), 1);
+        assert!(enter(&gate, 2).0.is_ready());
     }
 
     #[test]
