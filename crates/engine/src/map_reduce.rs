@@ -14,7 +14,7 @@ pub use brambling_operators::map_reduce::fold_table::ReduceFunction;
 pub use brambling_operators::map_reduce::items::MapFunction;
 pub use brambling_operators::map_reduce::pairs::FoldedPairs;
 use brambling_operators::map_reduce::text_files::{SPLIT_BYTES, TextFile, TextFiles};
-use brambling_operators::map_reduce::{BLOCK_BYTES, MapReduceSteps, TABLE_BYTES};
+use brambling_operators::map_reduce::{BLOCK_BYTES, MapReduceSteps, TABLE_BYTES, left_of};
 use brambling_operators::parts::{CopyFault, CopyPlan};
 use brambling_program::Program;
 use brambling_storage::{FileError, InputFile, Staging, remove_leftovers};
@@ -327,7 +327,7 @@ impl MapReduce {
     /// All tables of the splits that are mapped at once, of which each needs four times its bytes as it grows, take at most
     /// three eighths of the memory.
     fn table_bytes(&self, at_once: u32, settings: &Resolved) -> u64 {
-        let share = settings.memory_bytes / (32 * u64::from(at_once)) * 3;
+        let share = left_of(settings.memory_bytes) / (32 * u64::from(at_once)) * 3;
         let table = self.grain.table_bytes.min(TABLE_BYTES);
         table.min(share.max(TABLE_BYTES_MIN)).max(1)
     }

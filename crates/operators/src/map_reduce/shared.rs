@@ -23,6 +23,16 @@ pub(super) struct MapReduceShared {
     pub(super) parts: PartsDirectory,
 }
 
+/// The allocator keeps about so much of tables that have grown.
+const ALLOCATOR_BYTES: u64 = 40 << 20;
+
+/// What a budget leaves to tables, blocks and chunks: at least half of it.
+pub fn left_of(budget_bytes: u64) -> u64 {
+    budget_bytes
+        .saturating_sub(ALLOCATOR_BYTES)
+        .max(budget_bytes / 2)
+}
+
 static JOBS: JobTable<MapReduceShared> = JobTable::new();
 
 impl MapReduceShared {
@@ -50,6 +60,7 @@ impl MapReduceShared {
     /// Whether a partition's table may take so many bytes more, of a budget: all of them leave room for chunks on their way,
     /// blocks of files, and what the allocator keeps of tables that have grown.
     pub(super) fn take_room(&self, steps: &MapReduceSteps, bytes: u64, budget_bytes: u64) -> bool {
+        let budget_bytes = left_of(budget_bytes);
         let mapping = u64::from(steps.at_once) * map_stage::room_bytes(steps);
         let limit = (budget_bytes / 4 * 3).saturating_sub(mapping);
         let limit = limit.max(budget_bytes / 4);
