@@ -276,11 +276,11 @@ def map_reduce_builtin(
     *,
     map: str,
     reduce: str,
-    output: str | None,
-    partitions: int | None,
+    output: str | None = None,
+    partitions: int | None = None,
     backup: bool,
     replication: int,
-    threads: int | None,
+    threads: int | None = None,
 ) -> dict[str, Any]: ...
 def write_parts(output: str, parts: list[bytes]) -> list[Path]: ...
 def connected_components(
