@@ -3,26 +3,27 @@
 
 mod checked;
 mod choices;
+mod error;
 mod links;
 mod made;
 mod progress;
 
 pub use checked::{Checked, OrderFault, RecordSummary, check_files};
 pub use choices::SplitPlanning;
+pub use error::SortError;
 pub use made::{MadeFile, make_file};
 pub use progress::{SortAdvance, SortProgress, SortedBytes};
 
 use crate::cluster::Cluster;
 use crate::run::ProgramRun;
-use crate::{Caller, Error, Failure, RunOptions};
-use brambling_operators::parts::{CopyFault, PartCount};
-use brambling_operators::sort::RecordMakerError;
+use crate::{Caller, Error, RunOptions};
+use brambling_operators::parts::PartCount;
 use brambling_operators::sort::job::{
     self, SortCount, SortInput, SortOutput, SortPlan, SortShared,
 };
 pub use brambling_operators::sort::{LineOrder, RecordFormat, Skew};
 use brambling_program::Program;
-use brambling_storage::{FileError, InputFile, OutputFile, remove_leftovers};
+use brambling_storage::{InputFile, OutputFile, remove_leftovers};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -96,86 +97,6 @@ pub struct Sorted {
     pub replication: u32,
     /// The most memory that one of them has had, in bytes.
     pub peak_rss_bytes: u64,
-}
-
-/// Why files were not sorted.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SortError {
-    /// A file cannot be read or written.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// An input would be lost.
-    #[error("{} is an input and the output: give another name for the output", .0.display())]
-    OverInput(PathBuf),
-    /// Records of one width that the file's length is no multiple of.
-    #[error(
-        "{} has {bytes} bytes, which is no multiple of the {width} bytes of a record: its last record is cut, or records are not so wide (--width), or it has lines (--lines)",
-        .path.display()
-    )]
-    CutRecord {
-        /// The file.
-        path: PathBuf,
-        /// Its bytes.
-        bytes: u64,
-        /// Bytes of a record.
-        width: u64,
-    },
-    /// The output is not what the input was: a fault of ours, or of the machine's memory.
-    #[error(
-        "{read_records} records of {read_bytes} bytes were read, and {records} of {bytes} bytes written, or their checksums differ: the output was not kept; please report this, and try the machine's memory"
-    )]
-    Differs {
-        /// Records that were read.
-        read_records: u64,
-        /// Their bytes.
-        read_bytes: u64,
-        /// Records that were written.
-        records: u64,
-        /// Their bytes.
-        bytes: u64,
-    },
-    /// More copies than workers.
-    #[error(
-        "--replication {replication} needs {replication} workers, and there {}: start more, or ask for fewer copies",
-        if *.workers == 1 { "is 1".to_owned() } else { format!("are {workers}") }
-    )]
-    TooFewWorkers {
-        /// How often the output was to be stored.
-        replication: u32,
-        /// How many workers there are.
-        workers: u32,
-    },
-    /// Files of workers, where there are none.
-    #[error("--local sorts a file of each worker of a cluster: name its --controller")]
-    LocalHere,
-    /// A bound for chunks of this process, of a sort that other processes do.
-    #[error(
-        "workers of a cluster have memory of their own for chunks: leave out exchange_memory, or sort in this process"
-    )]
-    ExchangeMemoryThere,
-    /// Several names where each worker has one file.
-    #[error(
-        "--local sorts one file of each worker, under the same name everywhere: give one name, and the output"
-    )]
-    OneLocal,
-    /// A path that means nothing.
-    #[error("{}: {source}; give its path from the root", .path.display())]
-    Path {
-        /// The path.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// Copies are not what they are to be.
-    #[error(transparent)]
-    Copies(#[from] CopyFault),
-    /// Records that cannot be made.
-    #[error(transparent)]
-    Maker(RecordMakerError),
-    /// The job did not end well.
-    #[error(transparent)]
-    Run(#[from] Error),
 }
 
 impl Sort {
@@ -483,24 +404,6 @@ fn looked_at(file: &InputFile, format: &RecordFormat) -> Result<SortInput, SortE
         return Err(SortError::CutRecord { path, bytes, width });
     }
     Ok(SortInput { path, bytes })
-}
-
-impl SortError {
-    /// Whether the user ended it.
-    pub fn is_interruption(&self) -> bool {
-        matches!(self, SortError::Run(Error::Failure(Failure::Interrupted)))
-    }
-
-    /// A kernel that could not read or write a file says so in its error's source.
-    fn of(mut error: Error) -> SortError {
-        let Error::Failure(Failure::Kernel { error: kernel, .. }) = &mut error else {
-            return SortError::Run(error);
-        };
-        match kernel.take_source().map(|source| source.downcast()) {
-            Some(Ok(file)) => SortError::File(*file),
-            _ => SortError::Run(error),
-        }
-    }
 }
 
 /// A number that no other job of these machines has: the clock's nanoseconds and the process.
