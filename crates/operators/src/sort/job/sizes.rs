@@ -34,7 +34,7 @@ const PAGES_BYTES: u64 = 8 << 10;
 const BLOCK_BYTES_MIN: u64 = 64 << 10;
 
 /// A block of a run may be shorter: there are many at once.
-const MERGE_BLOCK_BYTES_MIN: u64 = 16 << 10;
+const MERGE_BLOCK_BYTES_MIN: u64 = 8 << 10;
 
 /// What a process has before it has any records, its code and its stacks, is taken off the budget.
 /// What it has beyond this belongs to somebody else, whom the budget does not bound.
@@ -42,7 +42,7 @@ const PROCESS_BYTES_MAX: u64 = 96 << 20;
 
 /// And so much for what it comes to have besides: threads that wait for files, tables, what lies
 /// between allocations.
-const PROCESS_GROWS_BYTES: u64 = 8 << 20;
+const PROCESS_GROWS_BYTES: u64 = 16 << 20;
 
 /// Such a part of the budget is left in any case.
 const LEFT_AT_LEAST: u64 = 4;
