@@ -1,11 +1,15 @@
 """The processes of clusters that tests start, and end."""
 
 import contextlib
+import fcntl
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -108,3 +112,25 @@ def ports_of(pid):
     lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
     fields = [line.split() for line in lines]
     return [int(field[1].split(":")[1], 16) for field in fields if field[3] == "0A" and field[9] in inodes]
+
+
+def in_a_terminal(words, env):
+    """Standard output of a command that ends well, and what the terminal got that is its standard error."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+    line = [sys.executable, *map(str, words)]
+    done = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=theirs, text=True, env=env)
+    os.close(theirs)
+    got = b""
+    while True:
+        try:
+            more = os.read(ours, 4096)
+        except OSError:  # The other end is closed.
+            break
+        if not more:
+            break
+        got += more
+    os.close(ours)
+    out, _ = done.communicate(timeout=PATIENCE_S)
+    assert done.returncode == 0, got.decode()
+    return out, got.decode()

@@ -1,17 +1,12 @@
 """What jobs on files tell of themselves: the steps of sort, grep and map-reduce, and what a terminal shows of a sort that runs."""
 
-import fcntl
 import json
-import os
-import pty
 import re
-import struct
 import subprocess
 import sys
-import termios
 
 import pytest
-from processes import PATIENCE_S
+from processes import PATIENCE_S, in_a_terminal
 from processes import environment as plain_environment
 
 import brambling as br
@@ -31,26 +26,9 @@ def run(state, *arguments):
     return done
 
 
-def in_a_terminal(state, *arguments):
-    """Standard output, and what the terminal that is standard error got."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
-    line = [sys.executable, "-m", "brambling", *map(str, arguments)]
-    done = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment(state) | {"TERM": "xterm"})
-    os.close(theirs)
-    got = b""
-    while True:
-        try:
-            more = os.read(ours, 4096)
-        except OSError:  # The other end is closed.
-            break
-        if not more:
-            break
-        got += more
-    os.close(ours)
-    out, _ = done.communicate(timeout=PATIENCE_S)
-    assert done.returncode == 0, got.decode()
-    return out, got.decode()
+def sort_in_a_terminal(state, *arguments):
+    words = ("-m", "brambling", "sort", *arguments, "--threads", 1)
+    return in_a_terminal(words, environment(state) | {"TERM": "xterm"})
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +72,14 @@ def test_runs_and_backups_are_bytes_of_files_too(records, tmp_path):
 
 def test_a_terminal_sees_how_far_a_sort_is_and_is_left_clean(records, tmp_path):
     state, source = records
-    _, seen = in_a_terminal(state, "sort", source, tmp_path / "out", "--threads", 1, "--checksums")
+    _, seen = sort_in_a_terminal(state, source, tmp_path / "out", "--checksums")
     lines = [line for line in re.split(r"[\r\n]", seen) if " of " in line]
     assert lines, seen
     for line in lines:
         found = re.search(r"(\d+) %  (reading|writing)  \S+ \S+ of 200 MB  \S+ [kMG]?B/s", line)
         assert found and int(found[1]) <= 100, line
     assert seen.endswith("\x1b[2K"), seen
-    out, seen = in_a_terminal(state, "sort", source, tmp_path / "json", "--threads", 1, "--json")
+    out, seen = sort_in_a_terminal(state, source, tmp_path / "json", "--json")
     assert seen == "" and json.loads(out)["records"] == RECORDS
 
 

@@ -1,11 +1,11 @@
 """What a long run shows and what a run logs: to those who look, and to nobody else."""
 
 import os
-import pty
 import subprocess
 import sys
 
 import pytest
+from processes import in_a_terminal
 
 import brambling as br
 from brambling import _progress
@@ -41,30 +41,13 @@ COUNTED = LONG.replace("LOOP", "with p.loop(100):")
 ENDLESS = LONG.replace("LOOP", "with p.loop(while_=lambda x: not shown and x < 1000, on=x):")
 
 
-def in_a_terminal(script, **settings):
-    """Standard output, and what the terminal that is standard error got."""
-    ours, theirs = pty.openpty()
-    done = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=theirs, text=True, env=os.environ | settings
-    )
-    os.close(theirs)
-    got = b""
-    while True:
-        try:
-            more = os.read(ours, 4096)
-        except OSError:  # The other end is closed.
-            break
-        if not more:
-            break
-        got += more
-    os.close(ours)
-    out, _ = done.communicate()
-    assert done.returncode == 0, got.decode()
-    return out, got.decode()
+def script_in_a_terminal(script, **settings):
+    return in_a_terminal(("-c", script), os.environ | settings)
+
 
 
 def test_a_terminal_is_told_how_far_a_counted_loop_is_and_is_left_clean():
-    out, told = in_a_terminal(COUNTED)
+    out, told = script_in_a_terminal(COUNTED)
     # A hundred turns, and what is freed at the end.
     assert out.startswith("shown 10")
     first, last = told.split("\r")[1], told.split("\r")[-1]
@@ -73,13 +56,13 @@ def test_a_terminal_is_told_how_far_a_counted_loop_is_and_is_left_clean():
 
 
 def test_where_a_signal_decides_the_end_tasks_are_counted():
-    out, told = in_a_terminal(ENDLESS)
+    out, told = script_in_a_terminal(ENDLESS)
     assert out == "shown None\n"
     assert " tasks  0:0" in told.split("\r")[1]
 
 
 def test_the_setting_silences_it():
-    _, told = in_a_terminal(ENDLESS, BRAMBLING_PROGRESS="false")
+    _, told = script_in_a_terminal(ENDLESS, BRAMBLING_PROGRESS="false")
     assert told == ""
 
 
