@@ -52,6 +52,10 @@ pub const ARGUED: &[(&str, &str)] = &[
         "a limit has to be measured with functions compiled for the CPU at hand",
     ),
     (
+        "crates/memory/src/pages.rs",
+        "zeros that the system gave are seen as items",
+    ),
+    (
         "crates/operators/src/simd",
         "intrinsics, and the one place where code for a newer CPU is entered",
     ),

@@ -6,8 +6,10 @@
 
 use super::pairs;
 use crate::simd;
+use brambling_memory::Pages;
 use brambling_program::key;
 use serde::{Deserialize, Serialize};
+use zerocopy::FromZeros;
 
 /// How partial values of a key become one. Each is the same for any order and grouping of its values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +58,7 @@ const ARENA_BYTES_MAX: usize = 1 << 31;
 
 /// A key and its partial value. Aligned, so that none lies in two cache lines.
 #[repr(align(32))]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
 struct Slot {
     /// A short key, filled up with zeros; of a long one a hash and the first eight bytes.
     key: [u64; 2],
@@ -84,7 +86,7 @@ struct Waiting {
 pub struct FoldTable {
     fold: ReduceFunction,
     salt: u64,
-    slots: Vec<Slot>,
+    slots: Pages<Slot>,
     /// What was queued and is not folded yet. A look-up whose slot is far away would hold up all that follow, as its outcome is guessed
     /// wrong often: so slots are fetched first, many at a time.
     waiting: [Waiting; WAITING_MAX],
@@ -144,7 +146,7 @@ impl FoldTable {
         FoldTable {
             fold,
             salt,
-            slots: vec![Slot::default(); SLOTS_MIN],
+            slots: Pages::zeros(SLOTS_MIN),
             waiting: [Waiting::default(); WAITING_MAX],
             queued: 0,
             count: 0,
@@ -286,15 +288,15 @@ impl FoldTable {
     }
 
     fn grow(&mut self) {
-        let doubled = vec![Slot::default(); self.slots.len() * 2];
+        let doubled = Pages::zeros(self.slots.len() * 2);
         let old = std::mem::replace(&mut self.slots, doubled);
         self.shift -= 1;
-        for slot in old.into_iter().filter(|slot| slot.len > 0) {
+        for slot in old.iter().filter(|slot| slot.len > 0) {
             let mut place = self.place(slot.key);
             while self.slots[place].len > 0 {
                 place = (place + 1) & (self.slots.len() - 1);
             }
-            self.slots[place] = slot;
+            self.slots[place] = *slot;
         }
     }
 
@@ -319,7 +321,7 @@ impl FoldTable {
     pub fn doubled_bytes(&self) -> usize {
         // While it grows, the old slots are there too; at most half of the slots are sorted.
         let slots = 3 * self.slots.len() * SLOT_BYTES;
-        slots + 2 * self.arena.capacity() + self.slots.len() * size_of::<(u64, u32)>()
+        slots + 2 * self.arena.capacity() + self.slots.len() * size_of::<SlotPlace>()
     }
 
     /// Its keys with their partial values, in no order that means anything.
@@ -340,32 +342,44 @@ impl FoldTable {
     }
 
     /// Where its keys lie, in the order of their bytes: for [`FoldTable::pair_at`].
-    pub fn order(&self) -> Vec<(u64, u32)> {
-        let slots = (0..).zip(&self.slots).filter(|(_, slot)| slot.len > 0);
-        let mut order: Vec<(u64, u32)> = slots
-            .map(|(place, slot)| (self.key_of(slot).prefix(), place))
-            .collect();
+    pub fn order(&self) -> Pages<SlotPlace> {
+        let mut order = Pages::<SlotPlace>::zeros(self.count);
+        let slots = (0..)
+            .zip(self.slots.iter())
+            .filter(|(_, slot)| slot.len > 0);
+        for (place, (slot, taken)) in order.iter_mut().zip(slots) {
+            *place = SlotPlace {
+                prefix: self.key_of(taken).prefix(),
+                slot,
+            };
+        }
         // No two keys are equal, so an unstable sort gives one order.
         order.sort_unstable_by(|left, right| {
-            let key = |place: u32| self.key_of(&self.slots[place as usize]);
-            let by_prefix = left.0.cmp(&right.0);
-            by_prefix.then_with(|| key(left.1).bytes().cmp(key(right.1).bytes()))
+            let key = |place: &SlotPlace| self.key_of(&self.slots[place.slot as usize]);
+            let by_prefix = left.prefix.cmp(&right.prefix);
+            by_prefix.then_with(|| key(left).bytes().cmp(key(right).bytes()))
         });
         order
     }
 
     /// The pair at a place that [`FoldTable::order`] gave.
-    pub fn pair_at(&self, place: (u64, u32)) -> (TableKey<'_>, u64) {
-        let slot = &self.slots[place.1 as usize];
+    pub fn pair_at(&self, place: SlotPlace) -> (TableKey<'_>, u64) {
+        let slot = &self.slots[place.slot as usize];
         (self.key_of(slot), slot.value)
     }
 
-    /// Appends each pair's encoding to the place of the partition that its key belongs to.
-    pub fn deal(&self, partitions: &mut [Vec<u8>]) {
+    /// Appends each pair's encoding to the buffer of the partition that its key belongs to. One that has no room for it
+    /// is given to `full` before, with how many bytes are wanted, which leaves one that has.
+    pub fn deal(&self, partitions: &mut [Vec<u8>], mut full: impl FnMut(u32, &mut Vec<u8>, usize)) {
         let count = partitions.len() as u32;
         for (key, value) in self.iter() {
             let to = key::partition(key::bytes(key.bytes()), count);
-            pairs::push(&mut partitions[to as usize], key.bytes(), value);
+            let buffer = &mut partitions[to as usize];
+            let most = key.bytes().len() + pairs::HEAD_BYTES_MAX;
+            if buffer.capacity() - buffer.len() < most {
+                full(to, buffer, most);
+            }
+            pairs::push(buffer, key.bytes(), value);
         }
     }
 
@@ -380,6 +394,13 @@ impl FoldTable {
         self.count = 0;
         self.arena.clear();
     }
+}
+
+/// Where a key lies in a table, and its first bytes.
+#[derive(Clone, Copy, Debug, FromZeros)]
+pub struct SlotPlace {
+    prefix: u64,
+    slot: u32,
 }
 
 /// A key of a table.

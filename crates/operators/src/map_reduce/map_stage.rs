@@ -10,7 +10,7 @@ use super::items::{ItemCutter, KEY_BYTES_MAX, TooLong};
 use super::shared::MapReduceShared;
 use super::text_files::{TextRange, path_of};
 use super::{MapReduceSteps, failed};
-use crate::parts::Pass;
+use crate::parts::{ChunkPool, Pass};
 use brambling_program::{Context, Exchange, KernelError, Progress, Reservation, Streams, Work};
 use brambling_storage::{Block, InputFile, OutputFile, ReadAhead, Scan};
 use std::sync::Arc;
@@ -33,15 +33,26 @@ struct MapWork {
     table: FoldTable,
     range: usize,
     reading: Option<Reading>,
-    /// Pairs that were taken out of the table and not sent yet, by destination.
-    dealt: Vec<Vec<u8>>,
+    /// Pairs that were taken out of the table and not sent yet, each chunk with its destination.
+    dealt: Vec<(u32, Vec<u8>)>,
     backup: Option<FileSink>,
     state: Sending,
     /// What was done since it was last told.
     bytes: u64,
     folded: u64,
-    _room: Reservation,
+    room: Reservation,
     _pass: Pass,
+}
+
+/// What the task had is left to those that come after it, before they may begin.
+impl Drop for MapTask {
+    fn drop(&mut self) {
+        let work = self.work.take();
+        let (held, _pass) = work
+            .map(|work| ((work.table, work.room), work._pass))
+            .unzip();
+        self.shared.mapping.close(held, &self.shared.pool);
+    }
 }
 
 /// How far what was dealt is on its way.
@@ -78,10 +89,9 @@ enum Read {
 }
 
 pub(super) fn open(steps: &MapReduceSteps, _: &mut Context<'_>) -> MapTask {
-    MapTask {
-        shared: MapReduceShared::of(steps),
-        work: None,
-    }
+    let shared = MapReduceShared::of(steps);
+    shared.mapping.open();
+    MapTask { shared, work: None }
 }
 
 pub(super) fn run(
@@ -102,7 +112,7 @@ pub(super) fn run(
             none.insert(MapWork::begin(steps, &task.shared, pass, context)?)
         }
     };
-    let progress = work.advance(steps, streams, ranges);
+    let progress = work.advance(steps, &task.shared.pool, streams, ranges);
     let read = std::mem::take(&mut work.bytes);
     let backed = work.backup.as_mut().map_or(0, FileSink::news);
     let done = Work::streamed(read)
@@ -111,11 +121,6 @@ pub(super) fn run(
     let folded = std::mem::take(&mut work.folded);
     let table = work.table.bytes() as u64;
     streams.context().worked(done.and_random(folded, table));
-    if let Ok(Progress::Done) = progress
-        && let Some(work) = task.work.take()
-    {
-        task.shared.give_table(work.table);
-    }
     progress
 }
 
@@ -134,7 +139,7 @@ impl MapWork {
         pass: Pass,
         context: &Context<'_>,
     ) -> Result<MapWork, KernelError> {
-        let room = context.reserve(room_bytes(steps))?;
+        let (table, room) = shared.mapping.take(steps, context)?;
         let backup = match steps.backup {
             false => None,
             true => {
@@ -145,7 +150,7 @@ impl MapWork {
             }
         };
         Ok(MapWork {
-            table: shared.take_table(steps),
+            table,
             range: 0,
             reading: None,
             dealt: Vec::new(),
@@ -153,7 +158,7 @@ impl MapWork {
             state: Sending::Idle,
             bytes: 0,
             folded: 0,
-            _room: room,
+            room,
             _pass: pass,
         })
     }
@@ -161,6 +166,7 @@ impl MapWork {
     fn advance(
         &mut self,
         steps: &MapReduceSteps,
+        pool: &ChunkPool,
         streams: &mut Streams<'_, '_>,
         ranges: &[TextRange],
     ) -> Result<Progress, KernelError> {
@@ -174,7 +180,7 @@ impl MapWork {
                 if self.table.is_empty() {
                     return Ok(Progress::Done);
                 }
-                self.deal(streams);
+                self.deal(steps, pool, streams);
                 continue;
             };
             let read = self.read(steps, range, &waker)?;
@@ -191,7 +197,7 @@ impl MapWork {
                 Read::Block => {}
             }
             if self.is_full(steps) {
-                self.deal(streams);
+                self.deal(steps, pool, streams);
             }
         }
     }
@@ -200,15 +206,22 @@ impl MapWork {
         self.table.held_bytes() as u64 >= steps.table_bytes
     }
 
-    /// Takes the pairs out of the table.
-    fn deal(&mut self, streams: &Streams<'_, '_>) {
-        self.dealt
-            .resize(streams.destinations().count(), Vec::new());
-        self.table.deal(&mut self.dealt);
+    /// Takes the pairs out of the table, in chunks.
+    fn deal(&mut self, steps: &MapReduceSteps, pool: &ChunkPool, streams: &Streams<'_, '_>) {
+        let dealt = &mut self.dealt;
+        let chunk_bytes = steps.chunk_bytes();
+        let mut buffers = vec![Vec::new(); streams.destinations().count()];
+        self.table.deal(&mut buffers, |to, buffer, wanted| {
+            let fresh = pool.take(chunk_bytes.max(wanted));
+            let full = std::mem::replace(buffer, fresh);
+            dealt.extend((!full.is_empty()).then_some((to, full)));
+        });
+        let rest = (0..).zip(buffers).filter(|(_, rest)| !rest.is_empty());
+        dealt.extend(rest.map(|(to, rest)| (to, pool.fit(rest))));
         self.table.clear();
         self.state = Sending::Writing;
         if let Some(backup) = &mut self.backup {
-            for bytes in &self.dealt {
+            for (_, bytes) in &self.dealt {
                 backup.put(bytes);
             }
         }
@@ -228,15 +241,13 @@ impl MapWork {
                     Poll::Ready(written) => written.map_err(failed)?,
                 }
             }
-            for (destination, bytes) in (0..).zip(&mut self.dealt) {
-                if !bytes.is_empty() {
-                    streams.send(to, destination, std::mem::take(bytes));
-                }
+            for (destination, bytes) in self.dealt.drain(..) {
+                streams.send(to, destination, bytes);
             }
             self.state = Sending::Sent;
         }
         if self.state == Sending::Sent {
-            let mut destinations = 0..self.dealt.len() as u32;
+            let mut destinations = 0..streams.destinations().count() as u32;
             if !destinations.all(|destination| streams.has_room(to, destination)) {
                 return Ok(false);
             }

@@ -4,10 +4,11 @@
 //! partition's result. It looks at each source for each pair, since there are few: see [`RUNS_MAX`].
 
 use super::file_sink::FileSink;
-use super::fold_table::{FoldTable, ReduceFunction};
+use super::fold_table::{FoldTable, ReduceFunction, SlotPlace};
 use super::pairs::{self, FoldedPairs};
 use super::part_sink::PartSink;
 use super::run_reader::RunReader;
+use brambling_memory::Pages;
 use brambling_program::KernelError;
 use brambling_storage::{FileError, InputFile};
 use std::io::Write;
@@ -56,7 +57,7 @@ pub enum Merged {
 /// Sources that are merged.
 pub struct PairMerge {
     /// Places of the table, in order, and how many of them have gone.
-    places: Vec<(u64, u32)>,
+    places: Pages<SlotPlace>,
     gone: usize,
     runs: Vec<RunReader>,
     /// The key at hand, and a line that is made of it.

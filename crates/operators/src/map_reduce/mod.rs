@@ -11,6 +11,7 @@ pub mod file_sink;
 pub mod fold_table;
 pub mod items;
 mod map_stage;
+mod mapping;
 mod merge;
 pub mod pairs;
 mod part_sink;
@@ -36,6 +37,10 @@ use text_files::{TextFiles, TextRange, ranges_of};
 pub const TABLE_BYTES: u64 = 16 << 20;
 /// Bytes that are read at once.
 pub const BLOCK_BYTES: u64 = 1 << 20;
+
+/// Chunks of pairs have so many bytes at least, and at most.
+const CHUNK_BYTES_MIN: u64 = 64 << 10;
+const CHUNK_BYTES_MAX: u64 = 1 << 20;
 
 /// How the stages work: what their kernels are given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +148,18 @@ impl MapReduceSteps {
             .with(self.clone())
             .run(copy_stage::open, copy_stage::run);
         copied
+    }
+
+    /// How long the chunks are that pairs are dealt in: a table gives each part some.
+    fn chunk_bytes(&self) -> usize {
+        let share = self.table_bytes / u64::from(self.parts.parts.max(1));
+        let chunk = share.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+        1 << chunk.ilog2()
+    }
+
+    /// How many bytes of chunks are kept for those that come next.
+    fn free_chunks_bytes(&self) -> u64 {
+        4 * u64::from(self.at_once) * self.table_bytes
     }
 
     /// Names the directory of parts while it is written: all workers name the same.

@@ -211,6 +211,7 @@ impl ReduceTask {
                     }
                     self.table.settle();
                     self.bytes += chunk.len() as u64;
+                    self.shared.pool.give(vec![std::mem::take(chunk)]);
                 }
             }
             if !self.make_room(steps, streams.context()) {

@@ -1,23 +1,23 @@
 //! Owns what the tasks of one job share in a process: the gate of those that map, the tables that
 //! they use one after the other, and the directory of parts. Tasks find it by the job's number.
 
-use super::fold_table::{FoldTable, MAP_SALT};
+use super::mapping::Mapping;
 use super::text_files::path_of;
 use super::{MapReduceSteps, map_stage};
-use crate::parts::{Gate, JobTable, PartOutput, PartsDirectory};
-use brambling_memory::held;
+use crate::parts::{ChunkPool, Gate, JobTable, PartOutput, PartsDirectory};
 use brambling_program::{DecodeError, KernelError, Payload};
 use brambling_storage::{FileError, Staging};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// What the tasks of one job share in this process.
 #[derive(Debug)]
 pub(super) struct MapReduceShared {
     pub(super) mappers: Arc<Gate>,
-    /// Empty tables whose memory is there already: a split that ends leaves its own to the next one.
-    tables: Mutex<Vec<FoldTable>>,
+    pub(super) mapping: Mapping,
+    /// The buffers of chunks.
+    pub(super) pool: ChunkPool,
     /// What the tables of partitions take together.
     gathered_bytes: AtomicU64,
     pub(super) parts: PartsDirectory,
@@ -40,21 +40,11 @@ impl MapReduceShared {
     pub(super) fn of(steps: &MapReduceSteps) -> Arc<MapReduceShared> {
         JOBS.of(steps.job, || MapReduceShared {
             mappers: Gate::new(steps.at_once as usize),
-            tables: Mutex::default(),
+            mapping: Mapping::default(),
+            pool: ChunkPool::new(steps.chunk_bytes(), Some(steps.free_chunks_bytes())),
             gathered_bytes: AtomicU64::new(0),
             parts: PartsDirectory::default(),
         })
-    }
-
-    /// An empty table for a split.
-    pub(super) fn take_table(&self, steps: &MapReduceSteps) -> FoldTable {
-        let table = held::lock(&self.tables).pop();
-        table.unwrap_or_else(|| FoldTable::new(steps.reduce, MAP_SALT))
-    }
-
-    /// Takes an empty table back.
-    pub(super) fn give_table(&self, table: FoldTable) {
-        held::lock(&self.tables).push(table);
     }
 
     /// Whether a partition's table may take so many bytes more, of a budget: all of them leave room for chunks on their way,

@@ -29,7 +29,8 @@ fn expected(fold: ReduceFunction, pairs: &[(Vec<u8>, u64)]) -> Vec<(Vec<u8>, u64
 }
 
 fn sorted(table: &FoldTable) -> Vec<(Vec<u8>, u64)> {
-    let pairs = table.order().into_iter().map(|place| table.pair_at(place));
+    let order = table.order();
+    let pairs = order.iter().map(|place| table.pair_at(*place));
     pairs
         .map(|(key, value)| (key.bytes().to_vec(), value))
         .collect()
@@ -80,7 +81,7 @@ proptest! {
         let mut table = FoldTable::new(ReduceFunction::Sum, MAP_SALT);
         keys.iter().for_each(|key| table.add(key, 1));
         let mut dealt = vec![Vec::new(); partitions as usize];
-        table.deal(&mut dealt);
+        table.deal(&mut dealt, |_, buffer, wanted| buffer.reserve(wanted));
         for (to, bytes) in (0..).zip(&dealt) {
             for pair in pairs::iter(bytes) {
                 let (key, _) = pair.unwrap();

@@ -23,7 +23,6 @@ mod flight;
 pub mod making;
 mod merging;
 mod plan;
-mod pool;
 mod read;
 mod records;
 mod room;

@@ -216,15 +216,7 @@ impl SplitReading {
                 backup.write(&bytes);
             }
             // What is short gives its buffer back.
-            let bytes = match bytes.len() <= bytes.capacity() / 2 {
-                true => {
-                    let mut short = memory.pool.take(bytes.len());
-                    short.extend_from_slice(&bytes);
-                    memory.pool.give(vec![bytes]);
-                    short
-                }
-                false => bytes,
-            };
+            let bytes = memory.pool.fit(bytes);
             self.count.extent_bytes += EXTENT_BYTES;
             let chunk = SortChunk {
                 schema: self.schema,

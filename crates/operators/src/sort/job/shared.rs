@@ -4,11 +4,10 @@
 
 use super::flight::Flight;
 use super::plan::{SortOutput, SortPlan};
-use super::pool::ChunkPool;
 use super::room::Room;
 use super::sizes::SortSizes;
 use super::so_far::SortedSoFar;
-use crate::parts::{Gate, JobTable, PartOutput, PartsDirectory};
+use crate::parts::{ChunkPool, Gate, JobTable, PartOutput, PartsDirectory};
 use brambling_program::{Context, DecodeError, KernelError, Payload};
 use brambling_storage::{FileError, OutputFile, Staging};
 use std::borrow::Cow;

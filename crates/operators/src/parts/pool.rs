@@ -1,6 +1,7 @@
-//! Owns the buffers in which records travel, and lie until they are sorted. Sources take them, parts
-//! give them back when their records are written, and a buffer is used again. Otherwise memory that
-//! comes and goes in pieces of all lengths would leave the process larger than what it uses.
+//! Owns the buffers in which what a job deals to its parts travels, and lies until it is sorted or
+//! folded. Sources take them, parts give them back when they are done with them, and a buffer is used
+//! again. Otherwise memory that comes and goes in pieces of all lengths would leave the process larger
+//! than what it uses.
 
 use brambling_memory::held;
 use std::sync::Mutex;
@@ -8,9 +9,9 @@ use std::sync::Mutex;
 /// A buffer has the length of a chunk, or a half, a quarter, an eighth or a sixteenth of it.
 const LENGTHS: usize = 5;
 
-/// Buffers of one sort in one process.
+/// Buffers of one job in one process.
 #[derive(Debug)]
-pub(super) struct ChunkPool {
+pub(crate) struct ChunkPool {
     chunk_bytes: usize,
     /// None: all that is given was taken here, and nothing else bounds it.
     free_bytes_max: Option<u64>,
@@ -26,7 +27,7 @@ struct FreeBuffers {
 
 impl ChunkPool {
     /// For chunks of so many bytes.
-    pub(super) fn new(chunk_bytes: usize, free_bytes_max: Option<u64>) -> ChunkPool {
+    pub(crate) fn new(chunk_bytes: usize, free_bytes_max: Option<u64>) -> ChunkPool {
         ChunkPool {
             chunk_bytes,
             free_bytes_max,
@@ -36,7 +37,7 @@ impl ChunkPool {
 
     /// An empty buffer for so many bytes. What is longer than a chunk, and what is very short, gets
     /// one of its own.
-    pub(super) fn take(&self, bytes: usize) -> Vec<u8> {
+    pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
         let Some(length) = (0..LENGTHS).rev().find(|it| bytes <= self.capacity(*it)) else {
             return Vec::with_capacity(bytes);
         };
@@ -52,8 +53,19 @@ impl ChunkPool {
         Vec::with_capacity(self.capacity(length))
     }
 
+    /// What lies in a buffer, in one that is not much longer.
+    pub(crate) fn fit(&self, buffer: Vec<u8>) -> Vec<u8> {
+        if buffer.len() > buffer.capacity() / 2 {
+            return buffer;
+        }
+        let mut short = self.take(buffer.len());
+        short.extend_from_slice(&buffer);
+        self.give(vec![buffer]);
+        short
+    }
+
     /// These may be used again.
-    pub(super) fn give(&self, buffers: Vec<Vec<u8>>) {
+    pub(crate) fn give(&self, buffers: Vec<Vec<u8>>) {
         let mut state = held::lock(&self.state);
         for mut buffer in buffers {
             let Some(length) = (0..LENGTHS).find(|it| buffer.capacity() == self.capacity(*it))
@@ -71,7 +83,7 @@ impl ChunkPool {
     }
 
     /// No source will take any more.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let mut state = held::lock(&self.state);
         *state = FreeBuffers {
             is_over: true,
