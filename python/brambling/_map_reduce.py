@@ -219,14 +219,19 @@ def map_reduce(
             "process; give built-in functions, or leave it out, and copy the directory when it is there"
         )
     # What only functions of Python need is loaded when there are some.
-    from brambling._map_reduce_python import Job
+    from brambling._map_reduce_python import Job, pairs_in_order, write
 
-    job = Job(paths, map, reduce, combine, partitions, bool(backup))
-    parts, ledger = job.run(threads)
+    job = Job(paths, map, reduce, combine, partitions, bool(backup), output is not None)
     if output is None:
-        return Reduced(job.in_order(pair for part in parts for pair in part), ledger)
-    names = _native.write_parts(os.fspath(output), [b"".join(job.lines(part)) for part in parts])
-    return Written(names, sum(len(part) for part in parts), ledger)
+        parts, ledger = job.run(threads)
+        return Reduced(pairs_in_order(parts), ledger)
+    # What stands in the way of the output is told before anything is mapped.
+    writer = _native.PartsWriter(os.fspath(output))
+    try:
+        parts, ledger = job.run(threads)
+        return Written(*write(parts, writer), ledger)
+    finally:
+        writer.abandon()
 
 
 def _paths(files: Any) -> list[str]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import pickle
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce as fold
 from operator import add
+from pathlib import Path
 from typing import Any, NoReturn
 
 from brambling import _native
 from brambling._errors import KernelError
 from brambling._kernel import Context, name_of
+from brambling._map_reduce_rows import Gathering, Here, Part, Rows, as_bytes, grouped, in_order
 from brambling._program import Program
 from brambling._texts import short
 
@@ -25,30 +25,9 @@ _PARTITIONS_MAX = 64
 _WHERE = "map_reduce: "
 
 
-def as_bytes(key: Any) -> Any:
-    """A key as it is compared and hashed: text as its bytes, as files have it."""
-    if not isinstance(key, str):
-        return key
-    try:
-        return key.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        # Half of a pair, which no file has given.
-        return key.encode("utf-8", "surrogatepass")
-
-
 def text(line: bytes) -> str:
     """Bytes as text: those that are no UTF-8 become lone surrogates, as in names of files."""
     return line.decode("utf-8", "surrogateescape")
-
-
-def in_order(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Pairs in the order of their keys."""
-    pairs = list(pairs)
-    try:
-        return sorted(pairs, key=lambda pair: as_bytes(pair[0]))
-    except TypeError as error:
-        types = sorted({type(key).__name__ for key, _ in pairs})
-        raise TypeError(f"keys of {' and '.join(types)} have no order ({error}); let map give keys of one type, such as text") from None
 
 
 class Combiner:
@@ -77,30 +56,31 @@ _REDUCES: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
-class MapSplit:
-    """The pairs of a split, by key: each key with the list of its values, or with what they combine to."""
+class MapSplit(Here):
+    """The pairs of a split, dealt to partitions by key: each key with the list of its values, or with what they combine to."""
 
     __name__ = "map"
 
     def __init__(
-        self, files: list[tuple[str, int, int]], map: str | Callable[[str], Any], combiner: Combiner | None, backup: bool
+        self,
+        files: list[tuple[str, int, int]],
+        map: str | Callable[[str], Any],
+        combiner: Combiner | None,
+        partitions: int,
+        backup: bool,
     ) -> None:
         self._files = files
         self._map = map
         self._combiner = combiner
+        self._partitions = partitions
         self._backup = backup
 
-    def __call__(self, _: None, ctx: Context) -> list[tuple[Any, list[Any]]]:
-        values: dict[Any, Any] = {}
+    def __call__(self, _: None, ctx: Context) -> dict[int, Rows]:
+        gathering = Gathering(self.file, self.room(), self._partitions, self._backup, self._combiner is not None)
         for place, begin, end in self._ranges(ctx.partition, ctx.partitions):
             for at, line in self._lines(place, begin, end):
-                self._take(values, place, at, line)
-        rows = [(key, [value]) for key, value in values.items()] if self._combiner else list(values.items())
-        if self._backup:
-            with tempfile.TemporaryFile(dir=_run_directory()) as file:
-                pickle.dump(rows, file)
-                file.flush()
-        return rows
+                self._take(gathering, place, at, line)
+        return gathering.finish()
 
     def _ranges(self, index: int, count: int) -> Iterator[tuple[int, int, int]]:
         total = sum(size for _, size, _ in self._files)
@@ -131,22 +111,28 @@ class MapSplit:
                 yield at, line.removesuffix(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line.removesuffix(b"\r")
                 at += len(line)
 
-    def _take(self, values: dict[Any, Any], place: int, at: int, line: bytes) -> None:
+    def _take(self, gathering: Gathering, place: int, at: int, line: bytes) -> None:
         """Maps a line, and puts its pairs to those of their keys."""
         combiner = self._combiner
+        values = gathering.values
         doing: Any = self._map
         try:
             for key, value in self._pairs(line):
                 if combiner is None:
                     values.setdefault(key, []).append(value)
-                    continue
-                value = value if combiner.first is None else combiner.first(value)
-                if key in values:
-                    doing = combiner.combine
-                    value = doing(values[key], value)
-                    doing = self._map
-                values[key] = value
+                else:
+                    value = value if combiner.first is None else combiner.first(value)
+                    if key in values:
+                        doing = combiner.combine
+                        value = doing(values[key], value)
+                    values[key] = value
+                # What fails here is no function's fault.
+                doing = None
+                gathering.note(key, value)
+                doing = self._map
         except Exception as error:
+            if doing is None:
+                raise
             what = "map" if doing is self._map else "combine"
             name = repr(doing) if isinstance(doing, str) else f"`{name_of(doing)}`"
             error.add_note(f"{_WHERE}{what} {name} failed on line {self._number(place, at)} of {self._files[place][0]}, {short(text(line))}")
@@ -182,19 +168,20 @@ def _pair(pair: Any) -> tuple[Any, Any]:
     return pair[0], pair[1]
 
 
-class ReduceKeys:
-    """The pairs of a partition: each key with what its values reduce to, in the order of keys."""
+class ReduceKeys(Here):
+    """The pairs of a partition, each key with what its values reduce to, in the order of keys; or their lines."""
 
     __name__ = "reduce"
 
-    def __init__(self, reduce: str | Callable[[Any, list[Any]], Any]) -> None:
+    def __init__(self, reduce: str | Callable[[Any, list[Any]], Any], as_lines: bool) -> None:
         self._reduce = reduce
+        self._as_lines = as_lines
 
-    def __call__(self, rows: list[tuple[Any, list[Any]]]) -> list[tuple[Any, Any]]:
-        groups: dict[Any, list[Any]] = {}
-        for key, values in rows:
-            groups.setdefault(key, []).extend(values)
-        return [(key, self._value(key, values)) for key, values in in_order(groups.items())]
+    def __call__(self, pieces: dict[int, Rows]) -> list[tuple[Any, Any]] | Part:
+        rows = grouped(pieces.values(), self.file)
+        if self._as_lines:
+            return Part.of((b"%b\t%b\n" % (_shown(key), _shown(self._value(key, values))) for key, values in rows), self.file)
+        return [(key, self._value(key, values)) for key, values in rows]
 
     def _value(self, key: Any, values: list[Any]) -> Any:
         try:
@@ -218,21 +205,21 @@ class Job:
         combine: Callable[[Any, Any], Any] | None,
         partitions: int | None,
         backup: bool,
+        as_lines: bool,
     ) -> None:
         self._files = [_look_at(path) for path in paths]
         combiner = Combiner(None, combine) if combine is not None else _COMBINERS.get(reduce) if isinstance(reduce, str) else None
         total = sum(size for _, size, _ in self._files)
         self._splits = min(max(-(-total // _SPLIT_BYTES), 1), _SPLITS_MAX)
         self._partitions = int(partitions or min(max(-(-total // _PARTITION_BYTES), 1), _PARTITIONS_MAX))
-        self._map = MapSplit(self._files, map, combiner, backup)
-        self._reduce = ReduceKeys(reduce)
+        self._map = MapSplit(self._files, map, combiner, self._partitions, backup)
+        self._reduce = ReduceKeys(reduce, as_lines)
 
-    def run(self, threads: int | None) -> tuple[list[list[tuple[Any, Any]]], _native.Ledger]:
-        """The pairs of each partition, and what the job did."""
+    def run(self, threads: int | None) -> tuple[list[Any], _native.Ledger]:
+        """The pairs of each partition, or its `Part`, and what the job did."""
         p = Program("map-reduce")
         splits = p.dataset("splits", partitions=self._splits)
-        rows = p.shuffle(p.map(self._map, splits), key=_key_of, partitions=self._partitions)
-        reduced = p.map(self._reduce, rows)
+        reduced = p.gather(self._reduce, p.scatter(self._map, splits, to=self._partitions))
         p.keep(reduced)
         try:
             result = p.run(threads=threads)
@@ -241,24 +228,11 @@ class Job:
         parts = result[reduced]
         return ([parts] if self._partitions == 1 else parts), result._outcome.ledger()
 
-    def in_order(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        """Pairs of all partitions in the order of their keys."""
-        return in_order(pairs)
-
-    def lines(self, pairs: list[tuple[Any, Any]]) -> Iterator[bytes]:
-        """Pairs as an output's file has them."""
-        for key, value in pairs:
-            yield b"%b\t%b\n" % (_shown(key), _shown(value))
-
 
 def _shown(value: Any) -> bytes:
     shown = value if isinstance(value, bytes) else as_bytes(str(value))
     assert isinstance(shown, bytes)
     return shown
-
-
-def _key_of(row: tuple[Any, Any]) -> Any:
-    return as_bytes(row[0])
 
 
 def _look_at(path: str) -> tuple[str, int, int]:
@@ -273,13 +247,6 @@ def _look_at(path: str) -> tuple[str, int, int]:
     return path, found.st_size, found.st_mtime_ns
 
 
-def _run_directory() -> str | None:
-    spill = _native.setting("spill")
-    directory, _, size = spill.rpartition(":")
-    directory = directory if size.isdigit() and directory else spill
-    return directory if os.path.isdir(directory) else None
-
-
 def _raise_with_place(error: KernelError) -> NoReturn:
     """Raises the error of a kernel, with the line in its message."""
     cause = error.__cause__
@@ -289,3 +256,17 @@ def _raise_with_place(error: KernelError) -> NoReturn:
     told = KernelError(f"{notes[0]}: {type(cause).__name__}: {cause}")
     told.stage, told.partition, told.turn = error.stage, error.partition, error.turn
     raise told from cause
+
+
+def pairs_in_order(parts: list[list[tuple[Any, Any]]]) -> list[tuple[Any, Any]]:
+    """Pairs of all partitions in the order of their keys."""
+    return in_order(pair for part in parts for pair in part)
+
+
+def write(parts: list[Part], writer: _native.PartsWriter) -> tuple[list[Path], int]:
+    """Writes a file for each part: their names, and how many keys they have."""
+    for part in parts:
+        writer.begin_part()
+        for block in part.blocks():
+            writer.write(block)
+    return writer.commit(), sum(part.keys for part in parts)

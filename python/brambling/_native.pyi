@@ -41,6 +41,7 @@ __all__ = [
     "processor",
     "quantity",
     "read_bandwidth",
+    "PartsWriter",
     "Reserved",
     "relabel",
     "reserve",
@@ -49,7 +50,6 @@ __all__ = [
     "silence_told_after_s",
     "sssp",
     "start_k_means",
-    "write_parts",
 ]
 
 __version__: str
@@ -282,7 +282,14 @@ def map_reduce_builtin(
     replication: int,
     threads: int | None = None,
 ) -> dict[str, Any]: ...
-def write_parts(output: str, parts: list[bytes]) -> list[Path]: ...
+@final
+class PartsWriter:
+    def __new__(cls, output: str) -> PartsWriter: ...
+    def begin_part(self) -> None: ...
+    def write(self, bytes: bytes) -> None: ...
+    def commit(self) -> list[Path]: ...
+    def abandon(self) -> None: ...
+
 def connected_components(
     vertices: int, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
 ) -> np.ndarray: ...

@@ -118,7 +118,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ml::fit_model, module)?)?;
     graph::add_to(module)?;
     module.add_function(wrap_pyfunction!(map_reduce::map_reduce_builtin, module)?)?;
-    module.add_function(wrap_pyfunction!(map_reduce::write_parts, module)?)?;
+    module.add_class::<map_reduce::PyPartsWriter>()?;
     module.add_function(wrap_pyfunction!(settings::setting, module)?)?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     Ok(())

@@ -95,14 +95,58 @@ pub fn map_reduce_builtin<'py>(
     Ok(result)
 }
 
-/// Writes the parts of an output, which appears when all are there. Gives the names of its files.
-#[pyfunction]
-pub fn write_parts(
-    py: Python<'_>,
-    output: PathBuf,
-    parts: Vec<Bound<'_, PyBytes>>,
-) -> PyResult<Vec<PathBuf>> {
-    let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
-    let written = py.detach(|| job::write_parts(&output, &parts));
-    written.map_err(|error| raise(py, &mut PyCaller::default(), error))
+/// Writes the parts of an output, which appears when all are there.
+#[pyclass(name = "PartsWriter", unsendable)]
+pub struct PyPartsWriter(Option<job::PartsWriter>);
+
+impl PyPartsWriter {
+    /// Waits for the disk without the interpreter.
+    fn with<T: Send>(
+        &mut self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut job::PartsWriter) -> Result<T, MapReduceError> + Send,
+    ) -> PyResult<T> {
+        let Some(parts) = &mut self.0 else {
+            return Err(crate::raise(
+                "BuildError",
+                "the parts are written".to_string(),
+            ));
+        };
+        let done = py.detach(|| work(parts));
+        done.map_err(|error| raise(py, &mut PyCaller::default(), error))
+    }
+}
+
+#[pymethods]
+impl PyPartsWriter {
+    #[new]
+    fn new(py: Python<'_>, output: PathBuf) -> PyResult<PyPartsWriter> {
+        let begun = py.detach(|| job::PartsWriter::begin(&output));
+        let begun = begun.map_err(|error| raise(py, &mut PyCaller::default(), error))?;
+        Ok(PyPartsWriter(Some(begun)))
+    }
+
+    /// Begins the next part.
+    fn begin_part(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, job::PartsWriter::begin_part)
+    }
+
+    /// Appends bytes to it.
+    fn write(&mut self, py: Python<'_>, bytes: &[u8]) -> PyResult<()> {
+        self.with(py, |parts| parts.write(bytes))
+    }
+
+    /// Gives the directory its name, and the names of its files.
+    fn commit(&mut self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
+        let Some(parts) = self.0.take() else {
+            return Ok(Vec::new());
+        };
+        let written = py.detach(|| parts.commit());
+        written.map_err(|error| raise(py, &mut PyCaller::default(), error))
+    }
+
+    /// Takes away what was written and has no name yet.
+    fn abandon(&mut self) {
+        self.0 = None;
+    }
 }

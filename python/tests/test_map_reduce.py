@@ -4,16 +4,20 @@ Map-reduce over files: what comes out is what Python's own Counter and dicts giv
 The oracle reads whole files; it shares no code with the package. Says nothing about speed.
 """
 
+import errno
 import operator
 import os
+import pickle
 import random
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 
 import brambling as br
-from brambling import _map_reduce_python
+from brambling import _map_reduce_python, _map_reduce_rows
 
 TEXTS = [
     b"to be or not\r\nto be\n\nthat is the question",
@@ -37,6 +41,14 @@ def files(tmp_path):
 def fine(monkeypatch):
     """Splits of a few bytes, so that lines straddle them."""
     monkeypatch.setattr(_map_reduce_python, "_SPLIT_BYTES", 7)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Room for a few rows, so that most go to runs, and few runs are merged at once."""
+    monkeypatch.setattr(_map_reduce_rows, "_SHARE", 1e-7)
+    monkeypatch.setattr(_map_reduce_rows, "_SAMPLE", 2)
+    monkeypatch.setattr(_map_reduce_rows, "_RUNS_MAX", 3)
 
 
 def decoded(item: bytes) -> str:
@@ -100,6 +112,114 @@ def test_values_come_in_the_order_of_the_text(tmp_path, fine):
     assert list(found) == sorted(expected)
     assert br.map_reduce(path, place, "max") == {number: max(places) for number, places in expected.items()}
     assert br.map_reduce(path, place, "min") == {number: min(places) for number, places in expected.items()}
+
+
+@pytest.mark.parametrize("combine", [None, operator.add])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_pairs_that_have_no_room_give_the_same(tmp_path, fine, tiny, partitions, combine):
+    numbers = [random.Random(2).randrange(40) for _ in range(400)]
+    path = tmp_path / "numbers.txt"
+    path.write_text("".join(f"{number} {place} {place + 1}\n" for place, number in enumerate(numbers)))
+    expected = defaultdict(list)
+    for place, number in enumerate(numbers):
+        expected[f"{number}"] += [(place,), (place + 1,)]
+    merged = []
+    whole = _map_reduce_rows._merged
+
+    def watched(sources):
+        merged.append(len(sources))
+        return whole(sources)
+
+    def places(line):
+        number, *places = line.split()
+        return [(number, (int(place),)) for place in places]
+
+    def listed(_, values):
+        return [(place,) for value in values for place in value]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_map_reduce_rows, "_merged", watched)
+        found = br.map_reduce(path, places, listed, combine, partitions=partitions)
+    assert found == expected
+    assert list(found) == sorted(expected)
+    assert len(merged) > 20, "many runs, merged some at a time"
+    assert max(merged) == 3
+    output = tmp_path / "output"
+    written = br.map_reduce(path, places, listed, combine, partitions=partitions, output=output)
+    lines = sorted(line for file in written.files for line in file.read_text().splitlines())
+    assert lines == sorted(f"{key}\t{values}" for key, values in expected.items())
+    assert written.keys == len(expected)
+
+
+def test_keys_and_values_that_cannot_be_spilled_are_told(tmp_path, fine, tiny):
+    path = tmp_path / "lines.txt"
+    path.write_text("".join(f"{number}\n" for number in range(30)))
+    with pytest.raises(br.KernelError, match="a pair cannot be written to the disk.*give more memory"):
+        br.map_reduce(path, lambda line: [(line, lambda: line)] * 9, lambda _, values: len(values))
+    with pytest.raises(br.KernelError, match="keys of int and str have no order"):
+        br.map_reduce(path, lambda line: [(line, 1), (int(line), 1)], lambda _, values: len(values))
+    # Text and its bytes are two keys.
+    found = br.map_reduce(path, lambda _: [("a", 1), (b"a", 1)], lambda _, values: len(values))
+    assert found == {"a": 30, b"a": 30}
+
+
+def test_a_disk_that_is_full_is_told(tmp_path, tiny, monkeypatch):
+    path = tmp_path / "lines.txt"
+    path.write_text("".join(f"{number}\n" for number in range(30)))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(br.KernelError, match="No space left on device, while pairs that memory has no room for were written: '/"):
+        br.map_reduce(path, "words", lambda _, values: len(values), output=tmp_path / "output")
+    assert not (tmp_path / "output").exists()
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["lines.txt"]
+
+
+GREEDY = """
+import re, sys
+from pathlib import Path
+import brambling as br
+
+def bytes_of(name):
+    return int(re.search(name + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
+
+def words(line):
+    return [(word, word[:3]) for word in line.split()]
+
+def counted(_, values):
+    return len(values)
+
+few, path, output = sys.argv[1:]
+# What it has anyhow is there then.
+br.map_reduce(few, words, counted)
+before = bytes_of("VmRSS")
+# The peak begins anew at what is there.
+Path("/proc/self/clear_refs").write_text("5")
+br.map_reduce(path, words, counted, output=output)
+print(bytes_of("VmHWM") - before)
+"""
+
+
+def test_memory_stays_within_the_budget(tmp_path):
+    path = tmp_path / "words.txt"
+    keys = 300_000
+    with path.open("w") as file:
+        for number in range(keys):
+            print(f"k{number * 0x9E3779B97F4A7C15 % (1 << 64):016x} {number % 1000:016x}", file=file)
+    budget = 64 << 20
+    few = tmp_path / "few.txt"
+    few.write_text("few words")
+    command = [sys.executable, "-c", GREEDY, few, path, tmp_path / "output"]
+    environment = {**os.environ, "BRAMBLING_MEMORY": f"{budget}", "TMPDIR": str(tmp_path)}
+    taken = int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=120).stdout)
+    assert taken < budget * 1.1
+    counts = Counter()
+    for part in (tmp_path / "output").iterdir():
+        for line in part.read_text().splitlines():
+            counts[line.split("\t")[1]] += 1
+    assert counts == {"1": keys, "300": 1000}
 
 
 def test_patterns_and_lists_name_files(tmp_path, files):
@@ -178,7 +298,7 @@ def test_a_file_that_changes_is_told(tmp_path):
     def change(line):
         return [(line, 1)]
 
-    job = _map_reduce_python.Job([str(path)], change, "sum", None, None, False)
+    job = _map_reduce_python.Job([str(path)], change, "sum", None, None, False, False)
     path.write_text("a\nb\nc\n")
     with pytest.raises(br.KernelError, match="has changed since the job began"):
         job.run(1)
@@ -254,3 +374,34 @@ def test_copies_lie_with_other_workers(shared, tmp_path):
         assert file.read_bytes() == expected
         assert (tmp_path / "there" / "copies-1" / file.name).read_bytes() == expected
     assert not (tmp_path / "more").exists()
+
+
+def test_functions_of_python_run_on_workers(shared, tmp_path, fine):
+    path = write(tmp_path, "to be or\nnot to be\n" * 20)
+
+    def lengths(line):
+        return [(len(word), word) for word in line.split()]
+
+    def joined(_, values):
+        return " ".join(values)
+
+    here = br.map_reduce(path, lengths, joined, partitions=3)
+    with br.connect(shared):
+        assert list(br.map_reduce(path, lengths, joined, partitions=3).items()) == list(here.items())
+        written = br.map_reduce(path, lengths, joined, partitions=3, output=tmp_path / "output")
+    lines = [line.split("\t") for file in written.files for line in file.read_text().splitlines()]
+    assert {int(key): value for key, value in lines} == here
+
+
+def test_what_is_spilled_here_is_whole_elsewhere():
+    file = _map_reduce_rows.RunFile()
+    rows = [(f"key {number}", [number, number + 1]) for number in range(9)]
+    runs = [file.append(_map_reduce_rows.pickled(rows[:4])), file.append(_map_reduce_rows.pickled(rows[4:7]))]
+    moved = pickle.loads(pickle.dumps(_map_reduce_rows.Rows(runs, rows[7:])))
+    assert (moved.runs, moved.rest) == ([], rows)
+    lines = [b"%d\n" % number for number in range(300_000)]
+    part = _map_reduce_rows.Part.of(iter(lines), lambda: file)
+    moved = pickle.loads(pickle.dumps(part))
+    assert moved.keys == part.keys == len(lines)
+    assert b"".join(moved.blocks()) == b"".join(part.blocks()) == b"".join(lines)
+    assert sys.getsizeof(part, 0) < 1000 < sys.getsizeof(moved, 0)

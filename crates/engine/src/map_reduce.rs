@@ -21,7 +21,7 @@ use brambling_storage::{FileError, InputFile, Staging, remove_leftovers};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-pub use written::write_parts;
+pub use written::PartsWriter;
 
 /// The most partitions of a result.
 pub const PARTITIONS_MAX: u32 = 4_096;

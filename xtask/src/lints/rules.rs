@@ -124,7 +124,8 @@ pub const RULES: &[Rule] = &[
             "crates/engine/src/grep/own",
             "crates/engine/src/cluster/certificates",
             "crates/engine/src/cluster/rendezvous",
-            // Memory without a name, which the system hands out as a file.
+            // Memory without a name, which the system hands out as a file, or as pages.
+            "crates/memory/src/pages",
             "crates/exchange/src/transports/tcp/channel/memory/shared",
             "crates/machine",
             "crates/cli",
