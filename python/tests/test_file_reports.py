@@ -57,7 +57,7 @@ def test_a_sort_tells_the_steps_of_the_paper_and_the_bytes_of_its_files(records,
     used = {stage["name"]: {use["resource"]: use["amount"] for use in stage["resources"]} for stage in told["stages"]}
     assert used["read"]["disk"] == size and used["sort"]["disk"] == size
     plain = run(state, "sort", source, tmp_path / "again", "--threads", 2)
-    assert re.search(r"\n  write +\S+ m?s +100 MB\n", plain.stdout), plain.stdout
+    assert re.search(r"\n  write +\S+ (m|µ|n)?s +100 MB\n", plain.stdout), plain.stdout
     assert plain.stderr == ""
 
 
@@ -97,7 +97,7 @@ def test_a_search_ends_with_its_share_of_ideal(tmp_path):
     assert data["ideal_seconds"] is None and data["share_of_ideal"] is None and data["seconds"] > 0
     assert data["stats"]["bytes_searched"] == size and data["elapsed_total"]["secs"] >= 0
     assert [stage["name"] for stage in data["stages"]][-1] == "search"
-    assert re.search(r"\n  search +\S+ m?s +\d+", done.stderr), done.stderr
+    assert re.search(r"\n  search +\S+ (m|µ|n)?s +\d+", done.stderr), done.stderr
 
 
 def test_a_map_reduce_tells_its_steps(tmp_path):

@@ -12,12 +12,17 @@ use brambling_simulation::{interpret, random_program, seeds};
 use chaos::{Cluster, results, spills};
 use std::sync::Arc;
 
+/// Orders of events that once led to faults, more often than others: a shard that was to leave kept the chance to read back
+/// what others needed (112), and one took pieces of an exchange whose turns were gathered in slots (146).
+const AGAIN: [u64; 2] = [112, 146];
+
 #[test]
 fn no_order_of_locks_goes_round_in_a_circle() {
     held::watch();
     let clusters = [Cluster::new(&[1, 1]), Cluster::new(&[2, 1, 3])];
     let mut moves = 0;
-    for seed in seeds(200) {
+    let again = AGAIN.into_iter().cycle().take(80);
+    for seed in seeds(200).chain(again) {
         let random = random_program(seed);
         let program = Arc::new(random.program.clone());
         let plan = Plan::compile(program, &random.bindings()).expect("random programs are valid");

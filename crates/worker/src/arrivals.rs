@@ -182,7 +182,10 @@ impl Arrivals {
             Ok,
         );
         match begun {
-            Ok(place) => self.returning[place].go_on(returns, &mut pieces, waker),
+            Ok(place) => {
+                self.returning[place].is_asked = true;
+                self.returning[place].go_on(returns, &mut pieces, waker)
+            }
             Err(is_here) => is_here,
         }
     }
@@ -387,6 +390,21 @@ impl Arrivals {
         let mut arrivals = Arrivals::of(shard, inbox);
         (arrivals.waiting, arrivals.is_used) = (waiting, true);
         Ok(arrivals)
+    }
+
+    /// The shard is to leave, and cannot yet: from now on it is noted which turns are asked for.
+    pub fn ask_anew(&mut self) {
+        self.returning
+            .iter_mut()
+            .for_each(|turn| turn.is_asked = false);
+    }
+
+    /// Turns that are read back and were not asked for since [`Arrivals::ask_anew`] step back: the shard gathers them elsewhere.
+    pub fn step_back(&mut self) {
+        for turn in self.returning.extract_if(.., |turn| !turn.is_asked) {
+            let exchange = turn.at.0;
+            turn.step_back(self.inbox.lowest_mut(exchange));
+        }
     }
 
     /// The job ends: what still counts is given back.

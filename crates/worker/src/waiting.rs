@@ -71,7 +71,7 @@ pub(crate) enum Charge {
         #[expect(dead_code, reason = "dropped when it is time, after the room")] Chance,
     ),
     /// Where it was parked, for as long as this is kept.
-    InUse(#[expect(dead_code, reason = "dropped when it is time")] GatheringRoom),
+    InUse(GatheringRoom),
 }
 
 impl Charge {
@@ -137,6 +137,16 @@ impl WaitingPiece {
                 Ok(len)
             }
             PieceData::Spilled(..) | PieceData::Parked(_) => unreachable!("it was read back"),
+        }
+    }
+
+    /// It is not gathered yet: others may spill it again.
+    fn park_again(&mut self) {
+        if !matches!(self.charge, Charge::InUse(_)) {
+            return;
+        }
+        if let Charge::InUse(in_use) = self.take_charge() {
+            self.cargo.park_again(in_use);
         }
     }
 

@@ -713,7 +713,7 @@ fn pieces_that_fit_no_exchange_are_refused() {
         "{refused:?}"
     );
     // Nor does it keep what cannot be open.
-    for turn in [4, u64::MAX] {
+    for turn in [6, u64::MAX] {
         let refused = says(data(exchange, turn, source, 1));
         assert!(matches!(refused, Err(NodeError::Inbox(_))), "{refused:?}");
     }

@@ -294,9 +294,14 @@ impl<'a, 's> Slice<'a, 's> {
     ) -> Ran {
         let is_held = |at| body.open.iter().any(|it| it.at == at && it.holds());
         around.missing.clear();
+        around.arrivals.ask_anew();
         match body.shard.next_held(code, around, is_held) {
             Some(issue) => self.run_task::<SAMPLED>(body, code, issue, context, around),
-            None => Ran::End(End::Leaving),
+            None => {
+                // What was not asked for now is gathered elsewhere.
+                around.arrivals.step_back();
+                Ran::End(End::Leaving)
+            }
         }
     }
 

@@ -104,6 +104,31 @@ impl PieceData {
     }
 }
 
+impl PieceData {
+    /// It waits again where it was parked, and others may spill it.
+    pub(crate) fn park_again(&mut self, in_use: GatheringRoom) {
+        let parked = in_use.0.clone();
+        let content = std::mem::replace(self, PieceData::Parked(parked.clone()));
+        let mut stay = parked.stay();
+        if matches!(stay.what, What::Gone) {
+            stay.what = match content {
+                PieceData::Value(value) => What::Value(Arc::new(value)),
+                PieceData::Bytes(bytes) => What::Bytes(bytes, None),
+                PieceData::First(bytes, once) => What::Bytes(bytes, Some(once)),
+                PieceData::Spilled(spilled, once) => What::Written(spilled, once),
+                PieceData::Parked(_) => unreachable!("what is in use is not parked"),
+            };
+            drop(stay);
+        } else {
+            // Other destinations have it as well, and this one had a copy. After the lock: a value may need an interpreter
+            // to be dropped.
+            drop(stay);
+            drop(content);
+        }
+        drop(in_use);
+    }
+}
+
 impl SpillablePiece {
     fn stay(&self) -> Held<'_, Stay> {
         held::lock(&self.0)

@@ -12,6 +12,7 @@
 //! * No more turns of a job have their chance at once than it has threads, which might all gather at once as well. A turn has it until it was gathered, or
 //!   its shard has left.
 //! * Who finds no room while others have their chance waits until one of them has had it. Who finds none alone never will: its gather is called, and fails.
+//! * A shard that is to leave, and is kept by a task, steps back: it will not gather here, and what it waits for may need another's chance.
 //! * Who waits is woken: when something was read, when the queue for files has room, when another turn has had its chance.
 //! * What cannot be read is the gather's failure.
 
@@ -59,8 +60,12 @@ impl Request for ReadBack {
 #[derive(Debug)]
 pub(crate) struct Returning {
     pub(crate) at: ExchangeTurn,
+    /// Whether a shard that is to leave has asked for it.
+    pub(crate) is_asked: bool,
     /// The places of pieces that are being read.
     asked: Vec<(usize, Ticket<Vec<u8>>)>,
+    /// What was read of them: it becomes theirs when all of it is here, so that a turn can step back until then.
+    read: Vec<(usize, Vec<u8>)>,
     /// The pieces before this one are here, or are being read.
     next: usize,
     /// How it counts until it was gathered; or why it cannot be.
@@ -138,7 +143,9 @@ impl Returning {
         let charge = |(room, chance)| Charge::Returned(room, chance);
         Returning {
             at,
+            is_asked: true,
             asked: Vec::new(),
+            read: Vec::new(),
             next: 0,
             end: Some(begun.map(charge)),
         }
@@ -152,12 +159,13 @@ impl Returning {
         waker: &Waker,
     ) -> bool {
         let mut lost = None;
+        let read = &mut self.read;
         self.asked.retain_mut(|(place, ticket)| {
             let Some(end) = ticket.take() else {
                 return true;
             };
             match end {
-                Ok(bytes) => pieces[*place].cargo.returned(bytes),
+                Ok(bytes) => read.push((*place, bytes)),
                 Err(error) => lost = Some(error),
             }
             false
@@ -177,7 +185,20 @@ impl Returning {
             }
             self.next += 1;
         }
-        self.asked.is_empty()
+        if !self.asked.is_empty() {
+            return false;
+        }
+        for (place, bytes) in self.read.drain(..) {
+            pieces[place].cargo.returned(bytes);
+        }
+        true
+    }
+
+    /// Others may have its chance, and spill what of its pieces is in memory: it begins anew when it is asked for again.
+    pub(crate) fn step_back<'p>(self, pieces: impl Iterator<Item = &'p mut WaitingPiece>) {
+        // Before the chance is had: whoever gets it finds room then.
+        pieces.for_each(WaitingPiece::park_again);
+        drop(self);
     }
 
     /// The turn is gathered: how what was read counts.

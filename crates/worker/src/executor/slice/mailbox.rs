@@ -82,10 +82,8 @@ pub(super) fn is_complete(
     {
         // Taken after the stamps were seen: the items that they announce lie in the mailbox by now,
         // or were taken before.
-        for delivery in resident.mailbox.take() {
-            if let Err(error) = arrivals.accept(delivery, job) {
-                job.fail_by(error.into());
-            }
+        if let Err(error) = take(job, number, arrivals) {
+            job.fail_by(error);
         }
         let ended = stamped.ended(at.1, resident.index, known..fan_in);
         arrivals.ended(at, ended, job);

@@ -122,12 +122,14 @@ impl PieceRouting {
             leaf: source.start(),
         };
         // The relay is a source too, so the destination is at most the open turns ahead of the
-        // credit that is known here, and other sources are as many ahead of the destination.
+        // credit that the relay has seen, and other sources are as many ahead of the destination.
+        // Where the relay was, it may have seen the destination itself retire turns that were told
+        // nobody yet: fewer than are open.
         let lowest = self.credits.lowest_open(at.0);
         if at.1 < lowest {
             return Ok(());
         }
-        if at.1 - lowest >= 2 * post.options.open_turns {
+        if at.1 - lowest >= 3 * post.options.open_turns {
             let (exchange, turn, next) = (at.0, at.1, lowest);
             let refused = InboxError::WithoutCredit {
                 exchange,
