@@ -7,6 +7,7 @@ pub(crate) use reports::REPORT_ENDS;
 use crate::Host;
 use crate::certs::CertsArguments;
 use crate::cluster::{ClusterArguments, ControllerArguments, Where, WorkerArguments};
+use crate::coflow::CoflowArguments;
 use crate::grep::{self, GrepArguments};
 use crate::jobs::{CancelArguments, JobsArguments};
 use crate::logs::LogsArguments;
@@ -305,6 +306,8 @@ pub(crate) enum Command {
     /// Say how long a job would take on hardware that is used to the full
     #[command(after_help = model::HELP)]
     Model(ModelArguments),
+    /// Say how long coflows, the flows of one exchange, take under each policy
+    Coflow(CoflowArguments),
     /// Print lines that match a pattern, of files of any size
     #[command(after_help = grep::HELP, override_usage = "brambling grep [OPTIONS] PATTERN [PATH]...")]
     Grep(Box<GrepArguments>),

@@ -16,6 +16,7 @@ mod args;
 mod bench;
 mod certs;
 mod cluster;
+mod coflow;
 mod config;
 mod doctor;
 mod grep;
@@ -201,6 +202,7 @@ fn with_streams(
         Command::Config { json } => config::run(json, &mut streams),
         Command::Sort(arguments) => sort::sort(&arguments, host, &mut streams),
         Command::Model(arguments) => model::model(&arguments, &mut streams),
+        Command::Coflow(arguments) => coflow::coflow(&arguments, &mut streams),
         Command::Grep(arguments) => grep::grep(&arguments, host, &mut streams),
         Command::Certs(arguments) => certs::certs(&arguments, &mut streams),
         Command::Controller(arguments) => cluster::controller(&arguments, host, &mut streams),

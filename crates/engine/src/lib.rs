@@ -20,6 +20,8 @@
 //! ```
 
 pub mod cluster;
+/// Coflows: policies that decide which goes first, and a simulator that compares them.
+pub use brambling_exchange::coflow;
 mod error;
 pub mod graph;
 pub mod grep;

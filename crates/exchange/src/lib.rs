@@ -15,6 +15,8 @@
 //! session or by a recovered map, ends at the one inbox of its destination, which knows (exchange,
 //! turn, source node, chunk) and what it has retired.
 
+#[cfg(not(loom))]
+pub mod coflow;
 pub mod combining;
 pub mod credits;
 pub mod in_process;

@@ -1,0 +1,274 @@
+//! Stream: each receiver puts its coflows into classes, by what it has received and heard of.
+
+use super::thresholds::Thresholds;
+use super::{Change, Event, Heard, Needs, Order, Policy, Sharing, Sizes, Unit};
+use std::collections::BTreeMap;
+
+/// How the paper's equation 2 is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamRule {
+    /// The class is the number of thresholds that are passed: it does not depend on how often it is looked at.
+    #[default]
+    Recommended,
+    /// Equation 2 to the letter with one threshold, the first: all classes lie within a few times that.
+    Fixed,
+    /// Equation 2 with the threshold of the class that the coflow is in.
+    Current,
+}
+
+/// How [`Stream`] decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StreamSettings {
+    /// How many classes the network has (K).
+    pub queues: u8,
+    /// Where the first one ends, in bytes (τ₁).
+    pub threshold: f64,
+    /// How many times the threshold before the next one is.
+    pub factor: f64,
+    /// How equation 2 is read.
+    pub rule: StreamRule,
+    /// How much a coflow's condition delays its demotion (α): 0 not at all, 1 by up to as much again. Equation 3.
+    pub alpha: f64,
+    /// How much the number of a sub-coflow weighs (the α of Weighted-Priority): its bytes count `max(1, α ln(m + 1))`
+    /// times. Equation 4.
+    pub alpha_of_weight: f64,
+    /// How much bytes count that other receivers have (β). Equation 5.
+    pub beta: f64,
+    /// Makes the term n ÷ Σx of equation 3 a ratio: bytes that a flow has at least. 0: the term is left out.
+    pub flow_bytes: f64,
+    /// Seconds without a byte after which a coflow rises by a class; none: never.
+    pub starvation_s: Option<f64>,
+    /// Whether classes share links by weights (WFQ) instead of one after the other.
+    pub weighted: bool,
+}
+
+impl Default for StreamSettings {
+    fn default() -> StreamSettings {
+        StreamSettings {
+            queues: 8,
+            threshold: 10e6,
+            factor: 10.0,
+            rule: StreamRule::Recommended,
+            alpha: 0.0,
+            alpha_of_weight: 1.0,
+            beta: 1.0,
+            flow_bytes: 0.0,
+            starvation_s: None,
+            weighted: false,
+        }
+    }
+}
+
+/// What a receiver knows of a coflow.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    class: u8,
+    sub_coflow: u32,
+    flows: u32,
+    flows_done: u32,
+    bytes: Heard,
+}
+
+/// Coflow shortest job first by receivers (C-SJF), with Weighted-Priority, Information-Relay and Child-to-Parent.
+///
+/// A coflow begins in the first class, and sinks as it is known to have more bytes. A flow without a coflow is a
+/// coflow of one, which makes it PIAS.
+///
+/// # Source
+/// Susanto, Jin, Chen: Stream: decentralized opportunistic inter-coflow scheduling for datacenter networks (ICNP 2016),
+/// equations 2 to 5 and Algorithm 1.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    settings: StreamSettings,
+    thresholds: Thresholds,
+    known: BTreeMap<Unit, Known>,
+}
+
+impl Stream {
+    /// With these settings.
+    pub fn new(settings: StreamSettings) -> Stream {
+        Stream {
+            settings,
+            thresholds: Thresholds::new(settings.queues, settings.threshold, settings.factor),
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// W: how many times the bytes of a sub-coflow count. At least once, or a late one would rise.
+    fn weight(&self, known: &Known) -> f64 {
+        let weight = self.settings.alpha_of_weight * f64::from(known.sub_coflow + 1).ln();
+        match known.sub_coflow > 1 {
+            true => weight.max(1.0),
+            false => 1.0,
+        }
+    }
+
+    /// 1 + αH: how much further thresholds lie for a coflow in its condition.
+    fn stretch(&self, known: &Known) -> f64 {
+        let flows = f64::from(known.flows.max(1));
+        let done = f64::from(known.flows_done) / flows;
+        let short = match self.settings.flow_bytes > 0.0 && known.bytes.own > 0.0 {
+            true => flows * self.settings.flow_bytes / known.bytes.own,
+            false => 0.0,
+        };
+        1.0 + self.settings.alpha * (done + short).min(1.0)
+    }
+
+    /// The bytes that the rule looks at.
+    fn effective(&self, known: &Known) -> f64 {
+        let bytes = known.bytes;
+        self.weight(known) * (bytes.own + self.settings.beta * bytes.peers + bytes.children)
+    }
+
+    /// The class that the rule gives, whatever it was.
+    fn class_of(&self, known: &Known) -> u8 {
+        let (bytes, stretch) = (self.effective(known), self.stretch(known));
+        match self.settings.rule {
+            StreamRule::Recommended => self.thresholds.class_of(bytes, stretch),
+            StreamRule::Fixed => self.equation_2(self.settings.threshold * stretch, bytes),
+            StreamRule::Current => {
+                let end = self.thresholds.end_of(known.class);
+                end.map_or(known.class, |end| self.equation_2(end * stretch, bytes))
+            }
+        }
+    }
+
+    /// `K − ⌈K · min(1, τ ÷ x)⌉`, where 0 is the first class.
+    fn equation_2(&self, threshold: f64, bytes: f64) -> u8 {
+        let queues = f64::from(self.settings.queues);
+        let share = match bytes > 0.0 {
+            true => (threshold / bytes).min(1.0),
+            false => 1.0,
+        };
+        // Rounding must not hold up a coflow that has just reached a boundary.
+        let steps = (queues * share * (1.0 - 1e-12)).ceil();
+        (queues - steps) as u8
+    }
+
+    /// At how many effective bytes the class changes.
+    fn next_boundary(&self, known: &Known) -> Option<f64> {
+        let stretch = self.stretch(known);
+        let queues = f64::from(self.settings.queues);
+        let class = known.class;
+        if class + 1 >= self.settings.queues {
+            return None;
+        }
+        let left = queues - f64::from(class) - 1.0;
+        match self.settings.rule {
+            StreamRule::Recommended => self.thresholds.end_of(class).map(|end| end * stretch),
+            StreamRule::Fixed => Some(self.settings.threshold * stretch * queues / left),
+            StreamRule::Current => {
+                let end = self.thresholds.end_of(class)?;
+                Some(end * stretch * queues / left)
+            }
+        }
+    }
+
+    /// Sees whether it sinks: it never rises here.
+    fn sink(&mut self, unit: Unit, changes: &mut Vec<Change>) {
+        let Some(known) = self.known.get(&unit) else {
+            return;
+        };
+        let class = self.class_of(known).max(known.class);
+        self.put(unit, class, changes);
+    }
+
+    fn put(&mut self, unit: Unit, class: u8, changes: &mut Vec<Change>) {
+        if let Some(known) = self.known.get_mut(&unit)
+            && known.class != class
+        {
+            known.class = class;
+            changes.push(change(unit, class));
+        }
+    }
+}
+
+fn change(unit: Unit, class: u8) -> Change {
+    Change {
+        unit,
+        order: Order { class, rank: 0 },
+    }
+}
+
+impl Policy for Stream {
+    fn needs(&self) -> Needs {
+        Needs {
+            by_receiver: true,
+            sizes: Sizes::Unknown,
+        }
+    }
+
+    fn sharing(&self) -> Sharing {
+        let queues = self.settings.queues;
+        match self.settings.weighted {
+            true => Sharing::Weighted((1..=queues).rev().map(f64::from).collect()),
+            false => Sharing::Classes,
+        }
+    }
+
+    fn hear(&mut self, event: &Event, changes: &mut Vec<Change>) {
+        match *event {
+            Event::Begun {
+                unit,
+                sub_coflow,
+                flows,
+                ..
+            } => {
+                let known = Known {
+                    class: 0,
+                    sub_coflow,
+                    flows,
+                    flows_done: 0,
+                    bytes: Heard::default(),
+                };
+                self.known.insert(unit, known);
+                changes.push(change(unit, 0));
+            }
+            Event::Grown { unit, flows } => {
+                if let Some(known) = self.known.get_mut(&unit) {
+                    known.flows += flows;
+                }
+            }
+            Event::Progressed {
+                unit,
+                bytes,
+                flows_done,
+            } => {
+                if let Some(known) = self.known.get_mut(&unit) {
+                    (known.bytes, known.flows_done) = (bytes, flows_done);
+                }
+                self.sink(unit, changes);
+            }
+            Event::Starved { unit } => {
+                let class = self.known.get(&unit).map(|known| known.class);
+                if let Some(class) = class.and_then(|class| class.checked_sub(1)) {
+                    self.put(unit, class, changes);
+                }
+            }
+            Event::Remaining { .. } => {}
+            Event::Ended { unit } => {
+                self.known.remove(&unit);
+            }
+        }
+    }
+
+    fn wants_at(&self, unit: Unit) -> Option<f64> {
+        let known = self.known.get(&unit)?;
+        let missing = (self.next_boundary(known)? - self.effective(known)).max(0.0);
+        let Heard {
+            own,
+            peers,
+            children,
+        } = known.bytes;
+        // As if all that is still to come counted as much as any of it can: it is told early rather than late.
+        let counted = self.weight(known) * self.settings.beta.max(1.0);
+        Some(own + peers + children + missing / counted)
+    }
+
+    fn bears_s(&self) -> Option<f64> {
+        self.settings.starvation_s
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Toy instances whose answers are known by hand, or from an independent simulator.
+
+use super::*;
+use PolicyName::{Aalo, Baraat, Fair, Fifo, Stream, Varys};
+
+/// More than any of them has.
+const NO_THRESHOLD: f64 = 1e6;
+
+fn check(workload: &Workload, threshold: f64, expected: &[(PolicyName, &[f64])]) {
+    for (policy, times_s) in expected {
+        assert_near(&times(workload, *policy, threshold), times_s, policy.name());
+    }
+}
+
+/// Baraat's motivation: two tasks of two flows each, on one link.
+#[test]
+fn two_tasks_on_one_link() {
+    let two: &[_] = &[(0, 2, 1.0), (1, 2, 1.0)];
+    check(
+        &workload(3, &[two, two]),
+        NO_THRESHOLD,
+        &[
+            (Fair, &[4.0, 4.0]),
+            (Fifo, &[2.0, 4.0]),
+            (Baraat, &[2.0, 4.0]),
+            (Aalo, &[2.0, 4.0]),
+            (Stream, &[4.0, 4.0]),
+            (Varys, &[2.0, 4.0]),
+        ],
+    );
+}
+
+#[test]
+fn a_small_one_behind_a_large_one() {
+    check(
+        &workload(3, &[&[(0, 2, 10.0)], &[(1, 2, 1.0)]]),
+        3.0,
+        &[
+            (Fair, &[11.0, 2.0]),
+            (Fifo, &[10.0, 11.0]),
+            (Baraat, &[11.0, 5.0]),
+            (Aalo, &[11.0, 4.0]),
+            (Stream, &[11.0, 2.0]),
+            (Varys, &[11.0, 1.0]),
+        ],
+    );
+}
+
+/// Who shares each link alone, by its flows, gives the first flow half of its source: that is not max-min.
+#[test]
+fn what_others_cannot_use_is_used() {
+    let each: [&[_]; 5] = [
+        &[(0, 0, 0.096)],
+        &[(0, 1, 0.096)],
+        &[(1, 1, 0.096)],
+        &[(2, 1, 0.096)],
+        &[(3, 1, 0.096)],
+    ];
+    check(
+        &workload(4, &each),
+        NO_THRESHOLD,
+        &[(Fair, &[0.128, 0.384, 0.384, 0.384, 0.384])],
+    );
+}
+
+#[test]
+fn all_to_all_twice() {
+    let all: Vec<_> = (0..3)
+        .flat_map(|from| (0..3).map(move |to| (from, to, 1.0)))
+        .collect();
+    check(
+        &workload(3, &[&all, &all]),
+        NO_THRESHOLD,
+        &[
+            (Fair, &[6.0, 6.0]),
+            (Fifo, &[3.0, 6.0]),
+            (Baraat, &[3.0, 6.0]),
+            (Aalo, &[3.0, 6.0]),
+            (Stream, &[6.0, 6.0]),
+            (Varys, &[3.0, 6.0]),
+        ],
+    );
+}
+
+#[test]
+fn crossed() {
+    check(
+        &workload(
+            2,
+            &[&[(0, 0, 1.0), (1, 1, 2.0)], &[(0, 0, 2.0), (1, 1, 1.0)]],
+        ),
+        NO_THRESHOLD,
+        &[
+            (Fair, &[3.0, 3.0]),
+            (Fifo, &[2.0, 3.0]),
+            (Aalo, &[2.0, 3.0]),
+            (Stream, &[3.0, 3.0]),
+            (Varys, &[2.0, 3.0]),
+        ],
+    );
+}
+
+#[test]
+fn what_ends_together_leaves_room() {
+    check(
+        &workload(2, &[&[(0, 0, 1.0), (1, 0, 3.0)], &[(0, 1, 3.0)]]),
+        NO_THRESHOLD,
+        &[
+            (Fair, &[4.0, 4.0]),
+            (Fifo, &[4.0, 4.0]),
+            (Stream, &[4.0, 4.0]),
+            (Varys, &[4.0, 3.0]),
+        ],
+    );
+}
+
+/// Ten receivers of 2 MB each: only together they know that it is 20 MB.
+#[test]
+fn receivers_that_tell_each_other_see_a_large_coflow() {
+    let megabytes = |megabytes: f64| megabytes * 1e6 / UNIT;
+    let many: Vec<_> = (1..11).map(|to| (0, to, megabytes(2.0))).collect();
+    let mut both = workload(12, &[&many, &[(0, 11, megabytes(5.0))]]);
+    both.coflows[1].arrival_s = 0.12;
+    let of = |relay| {
+        let options = SimulateOptions {
+            relay,
+            ..SimulateOptions::default()
+        };
+        let found = simulate(&both, Stream, &PolicyChoices::default(), &options);
+        found.coflows[1].cct_s
+    };
+    use crate::coflow::simulate::Relay;
+    assert_near(
+        &[of(Relay::Perfect), of(Relay::None)],
+        &[0.04, 0.08],
+        "perfect and none",
+    );
+    assert!((of(Relay::RoundTrip) - 0.04).abs() < 1e-3);
+}
+
+#[test]
+fn one_alone_takes_as_long_as_its_busiest_port() {
+    let alone = workload(4, &[&[(0, 2, 1.0), (1, 2, 2.0), (3, 2, 0.5), (0, 1, 0.25)]]);
+    for policy in PolicyName::ALL {
+        assert_near(&times(&alone, policy, NO_THRESHOLD), &[3.5], policy.name());
+    }
+}
