@@ -101,9 +101,6 @@ class Extent(io.RawIOBase):
         self._at = begin
         self._end = end
 
-    def __len__(self) -> int:
-        return self._end - self._at
-
     def readable(self) -> bool:
         return True
 

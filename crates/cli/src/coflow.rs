@@ -4,7 +4,7 @@
 
 use crate::{FAILED, OK, Streams, USAGE, table};
 use brambling::coflow::policy::{PolicyChoices, PolicyName, StreamRule};
-use brambling::coflow::simulate::{Fabric, Outcome, Relay, SimulateOptions, Summary, simulate};
+use brambling::coflow::simulate::{Fabric, Outcome, PeerRelay, SimulateOptions, Summary, simulate};
 use brambling::coflow::workload::{Dag, GenerateOptions, Tails, Workload};
 use brambling_machine::units::{self, Quantity};
 use clap::{Subcommand, ValueEnum};
@@ -224,9 +224,9 @@ impl SimulateArguments {
             fabric: self.fabric,
             gbps: self.gbps,
             relay: match self.relay {
-                RelayName::Perfect => Relay::Perfect,
-                RelayName::Rtt => Relay::RoundTrip,
-                RelayName::None => Relay::None,
+                RelayName::Perfect => PeerRelay::Perfect,
+                RelayName::Rtt => PeerRelay::RoundTrip,
+                RelayName::None => PeerRelay::None,
             },
             rtt_s: self.rtt,
             resolution_s: (self.fabric != Fabric::BigSwitch).then_some(self.resolution),

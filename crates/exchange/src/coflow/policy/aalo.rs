@@ -1,7 +1,7 @@
 //! Aalo: the less a coflow has sent, the sooner it is served.
 
 use super::thresholds::Thresholds;
-use super::{Change, Event, Needs, Order, Policy, Sharing, Sizes, Unit};
+use super::{CoflowEvent, Needs, OrderChange, Policy, ServiceOrder, Sharing, Sizes, Unit};
 use std::collections::BTreeMap;
 
 /// Discretized coflow-aware least attained service (D-CLAS): queues by the bytes that a coflow has sent
@@ -27,10 +27,10 @@ impl Aalo {
         }
     }
 
-    fn change(&self, unit: Unit) -> Change {
-        Change {
+    fn change(&self, unit: Unit) -> OrderChange {
+        OrderChange {
             unit,
-            order: Order {
+            order: ServiceOrder {
                 class: self.class.get(&unit.coflow).copied().unwrap_or(0),
                 // Parts of one coflow in the order of their numbers.
                 rank: u64::from(unit.coflow) << 32 | u64::from(unit.part),
@@ -51,13 +51,13 @@ impl Policy for Aalo {
         Sharing::OnePass
     }
 
-    fn hear(&mut self, event: &Event, changes: &mut Vec<Change>) {
+    fn hear(&mut self, event: &CoflowEvent, changes: &mut Vec<OrderChange>) {
         match *event {
-            Event::Begun { unit, .. } => {
+            CoflowEvent::Begun { unit, .. } => {
                 self.class.entry(unit.coflow).or_insert(0);
                 changes.push(self.change(unit));
             }
-            Event::Progressed { unit, bytes, .. } => {
+            CoflowEvent::Progressed { unit, bytes, .. } => {
                 let sent = bytes.own + bytes.peers + bytes.children;
                 let class = self.queues.class_of(sent, 1.0);
                 let before = self.class.entry(unit.coflow).or_insert(0);

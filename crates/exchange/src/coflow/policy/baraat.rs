@@ -1,6 +1,6 @@
 //! Baraat: first come, first served, but the heavy do not keep others waiting.
 
-use super::{Change, Event, Heard, Needs, Order, Policy, Sharing, Sizes, Unit};
+use super::{CoflowEvent, Heard, Needs, OrderChange, Policy, ServiceOrder, Sharing, Sizes, Unit};
 use std::collections::BTreeSet;
 
 /// FIFO with limited multiplexing (FIFO-LM). A link serves the task that came first; when more bytes of
@@ -28,8 +28,8 @@ impl Baraat {
         }
     }
 
-    fn order(&self, unit: Unit) -> Order {
-        Order {
+    fn order(&self, unit: Unit) -> ServiceOrder {
+        ServiceOrder {
             class: u8::from(self.heavy.contains(&unit.coflow)),
             rank: u64::from(unit.coflow),
         }
@@ -48,10 +48,10 @@ impl Policy for Baraat {
         Sharing::LimitedMultiplexing
     }
 
-    fn hear(&mut self, event: &Event, changes: &mut Vec<Change>) {
+    fn hear(&mut self, event: &CoflowEvent, changes: &mut Vec<OrderChange>) {
         let unit = match *event {
-            Event::Begun { unit, .. } => unit,
-            Event::Progressed { unit, bytes, .. } if total(bytes) >= self.heavy_bytes => {
+            CoflowEvent::Begun { unit, .. } => unit,
+            CoflowEvent::Progressed { unit, bytes, .. } if total(bytes) >= self.heavy_bytes => {
                 if !self.heavy.insert(unit.coflow) {
                     return;
                 }
@@ -60,7 +60,7 @@ impl Policy for Baraat {
             _ => return,
         };
         let order = self.order(unit);
-        changes.push(Change { unit, order });
+        changes.push(OrderChange { unit, order });
     }
 
     fn wants_at(&self, unit: Unit) -> Option<f64> {

@@ -1,6 +1,6 @@
 //! Fair sharing: all flows alike, as TCP's.
 
-use super::{Change, Event, Needs, Order, Policy, Sharing, Sizes};
+use super::{CoflowEvent, Needs, OrderChange, Policy, ServiceOrder, Sharing, Sizes};
 
 /// All flows share each link alike, whichever coflow they are of.
 ///
@@ -21,11 +21,11 @@ impl Policy for Fair {
         Sharing::Classes
     }
 
-    fn hear(&mut self, event: &Event, changes: &mut Vec<Change>) {
-        if let Event::Begun { unit, .. } = *event {
-            changes.push(Change {
+    fn hear(&mut self, event: &CoflowEvent, changes: &mut Vec<OrderChange>) {
+        if let CoflowEvent::Begun { unit, .. } = *event {
+            changes.push(OrderChange {
                 unit,
-                order: Order::default(),
+                order: ServiceOrder::default(),
             });
         }
     }

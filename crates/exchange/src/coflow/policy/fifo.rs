@@ -1,6 +1,6 @@
 //! First come, first served.
 
-use super::{Change, Event, Needs, Order, Policy, Sharing, Sizes};
+use super::{CoflowEvent, Needs, OrderChange, Policy, ServiceOrder, Sharing, Sizes};
 
 /// One coflow after the other, in the order of arrival.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,13 +18,13 @@ impl Policy for Fifo {
         Sharing::Ranked
     }
 
-    fn hear(&mut self, event: &Event, changes: &mut Vec<Change>) {
-        if let Event::Begun { unit, .. } = *event {
-            let order = Order {
+    fn hear(&mut self, event: &CoflowEvent, changes: &mut Vec<OrderChange>) {
+        if let CoflowEvent::Begun { unit, .. } = *event {
+            let order = ServiceOrder {
                 class: 0,
                 rank: u64::from(unit.coflow),
             };
-            changes.push(Change { unit, order });
+            changes.push(OrderChange { unit, order });
         }
     }
 }

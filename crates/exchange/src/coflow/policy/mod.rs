@@ -21,7 +21,7 @@ pub use fair::Fair;
 pub use fifo::Fifo;
 pub use names::{PolicyChoices, PolicyName, UnknownPolicy};
 pub use receiver_driven::{ReceiverDriven, ReceiverDrivenSettings};
-pub use stream::{Stream, StreamRule, StreamSettings};
+pub use stream::{StreamPolicy, StreamRule, StreamSettings};
 pub use varys::Varys;
 
 use std::fmt::Debug;
@@ -42,7 +42,7 @@ pub struct Unit {
 
 /// What happens to a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Event {
+pub enum CoflowEvent {
     /// Its first flows have come.
     Begun {
         /// What begins.
@@ -102,7 +102,7 @@ pub struct Heard {
 
 /// In which order units are served: the least first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Order {
+pub struct ServiceOrder {
     /// The class that the network sees: 0 is the first.
     pub class: u8,
     /// Within it, where [`Sharing`] looks at that.
@@ -111,11 +111,11 @@ pub struct Order {
 
 /// A unit's order from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct OrderChange {
     /// Whose.
     pub unit: Unit,
     /// Which.
-    pub order: Order,
+    pub order: ServiceOrder,
 }
 
 /// How links are shared by those orders.
@@ -143,7 +143,7 @@ pub enum Sharing {
 pub enum Sizes {
     /// It does not, and counts what comes.
     Unknown,
-    /// At once: [`Event::Remaining`] whenever a coflow comes or ends.
+    /// At once: [`CoflowEvent::Remaining`] whenever a coflow comes or ends.
     Known,
     /// As soon as senders have told receivers, and these each other.
     Announced,
@@ -167,7 +167,7 @@ pub trait Policy: Debug + Send {
     fn sharing(&self) -> Sharing;
 
     /// Something has happened; orders that change are appended.
-    fn hear(&mut self, event: &Event, changes: &mut Vec<Change>);
+    fn hear(&mut self, event: &CoflowEvent, changes: &mut Vec<OrderChange>);
 
     /// At how many bytes of a unit, `own + peers + children`, it wants to be told next. None: never.
     fn wants_at(&self, unit: Unit) -> Option<f64> {
@@ -175,7 +175,7 @@ pub trait Policy: Debug + Send {
         None
     }
 
-    /// How many seconds a unit may get nothing before [`Event::Starved`].
+    /// How many seconds a unit may get nothing before [`CoflowEvent::Starved`].
     fn bears_s(&self) -> Option<f64> {
         None
     }

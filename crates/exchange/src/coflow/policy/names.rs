@@ -1,8 +1,8 @@
 //! Policies by their names, as the command line has them.
 
 use super::{
-    Aalo, Baraat, Fair, Fifo, Policy, ReceiverDriven, ReceiverDrivenSettings, Stream, StreamRule,
-    StreamSettings, Varys,
+    Aalo, Baraat, Fair, Fifo, Policy, ReceiverDriven, ReceiverDrivenSettings, StreamPolicy,
+    StreamRule, StreamSettings, Varys,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ pub enum PolicyName {
     Baraat,
     /// [`Aalo`].
     Aalo,
-    /// [`Stream`].
+    /// [`StreamPolicy`].
     Stream,
     /// [`Varys`].
     Varys,
@@ -67,7 +67,7 @@ impl PolicyName {
             PolicyName::Fifo => Box::new(Fifo),
             PolicyName::Baraat => Box::new(Baraat::new(choices.heavy_bytes)),
             PolicyName::Aalo => Box::new(Aalo::new(queues, choices.threshold, choices.factor)),
-            PolicyName::Stream => Box::new(Stream::new(StreamSettings {
+            PolicyName::Stream => Box::new(StreamPolicy::new(StreamSettings {
                 queues,
                 threshold: choices.threshold,
                 factor: choices.factor,
@@ -117,11 +117,11 @@ pub struct PolicyChoices {
     pub threshold: f64,
     /// How many times the threshold before the next one is.
     pub factor: f64,
-    /// How [`Stream`] reads equation 2.
+    /// How [`StreamPolicy`] reads equation 2.
     pub rule: StreamRule,
     /// Beyond how many bytes a coflow is heavy to [`Baraat`].
     pub heavy_bytes: f64,
-    /// What else [`Stream`] is built with.
+    /// What else [`StreamPolicy`] is built with.
     pub stream: StreamSettings,
     /// What [`ReceiverDriven`] is built with.
     pub receiver_driven: ReceiverDrivenSettings,

@@ -3,13 +3,16 @@
 
 use super::thresholds::Thresholds;
 use super::varys::rank_of;
-use super::{Change, Event, Needs, Order, Policy, Sharing, Sizes, Stream, StreamSettings, Unit};
+use super::{
+    CoflowEvent, Needs, OrderChange, Policy, ServiceOrder, Sharing, Sizes, StreamPolicy,
+    StreamSettings, Unit,
+};
 use std::collections::BTreeSet;
 
 /// How [`ReceiverDriven`] decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReceiverDrivenSettings {
-    /// Whether senders announce sizes; where they do not, bytes received count as in [`Stream`].
+    /// Whether senders announce sizes; where they do not, bytes received count as in [`StreamPolicy`].
     pub knows_sizes: bool,
     /// Whether senders serve grants in exact order; otherwise the network's classes order them alone.
     pub by_rank: bool,
@@ -47,7 +50,7 @@ pub struct ReceiverDriven {
     settings: ReceiverDrivenSettings,
     classes: Thresholds,
     /// Orders those whose sizes are not announced.
-    by_bytes: Stream,
+    by_bytes: StreamPolicy,
     told: BTreeSet<Unit>,
 }
 
@@ -56,7 +59,7 @@ impl ReceiverDriven {
     pub fn new(settings: ReceiverDrivenSettings) -> ReceiverDriven {
         ReceiverDriven {
             classes: Thresholds::new(settings.queues, settings.threshold, settings.factor),
-            by_bytes: Stream::new(StreamSettings {
+            by_bytes: StreamPolicy::new(StreamSettings {
                 queues: settings.queues,
                 ..StreamSettings::default()
             }),
@@ -65,8 +68,8 @@ impl ReceiverDriven {
         }
     }
 
-    fn order(&self, bottleneck: f64) -> Order {
-        Order {
+    fn order(&self, bottleneck: f64) -> ServiceOrder {
+        ServiceOrder {
             class: self.classes.class_of(bottleneck, 1.0),
             rank: match self.settings.by_rank {
                 true => rank_of(bottleneck),
@@ -94,19 +97,21 @@ impl Policy for ReceiverDriven {
         }
     }
 
-    fn hear(&mut self, event: &Event, changes: &mut Vec<Change>) {
+    fn hear(&mut self, event: &CoflowEvent, changes: &mut Vec<OrderChange>) {
         match *event {
-            Event::Remaining { unit, bottleneck } => {
+            CoflowEvent::Remaining { unit, bottleneck } => {
                 self.told.insert(unit);
                 let order = self.order(bottleneck);
-                changes.push(Change { unit, order });
+                changes.push(OrderChange { unit, order });
             }
-            Event::Ended { unit } => {
+            CoflowEvent::Ended { unit } => {
                 self.told.remove(&unit);
                 self.by_bytes.hear(event, changes);
             }
-            Event::Begun { .. } | Event::Grown { .. } => self.by_bytes.hear(event, changes),
-            Event::Progressed { unit, .. } | Event::Starved { unit } => {
+            CoflowEvent::Begun { .. } | CoflowEvent::Grown { .. } => {
+                self.by_bytes.hear(event, changes)
+            }
+            CoflowEvent::Progressed { unit, .. } | CoflowEvent::Starved { unit } => {
                 if !self.told.contains(&unit) {
                     self.by_bytes.hear(event, changes);
                 }

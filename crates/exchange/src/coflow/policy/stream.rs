@@ -1,7 +1,7 @@
 //! Stream: each receiver puts its coflows into classes, by what it has received and heard of.
 
 use super::thresholds::Thresholds;
-use super::{Change, Event, Heard, Needs, Order, Policy, Sharing, Sizes, Unit};
+use super::{CoflowEvent, Heard, Needs, OrderChange, Policy, ServiceOrder, Sharing, Sizes, Unit};
 use std::collections::BTreeMap;
 
 /// How the paper's equation 2 is read.
@@ -16,7 +16,7 @@ pub enum StreamRule {
     Current,
 }
 
-/// How [`Stream`] decides.
+/// How [`StreamPolicy`] decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamSettings {
     /// How many classes the network has (K).
@@ -78,16 +78,16 @@ struct Known {
 /// Susanto, Jin, Chen: Stream: decentralized opportunistic inter-coflow scheduling for datacenter networks (ICNP 2016),
 /// equations 2 to 5 and Algorithm 1.
 #[derive(Clone, Debug)]
-pub struct Stream {
+pub struct StreamPolicy {
     settings: StreamSettings,
     thresholds: Thresholds,
     known: BTreeMap<Unit, Known>,
 }
 
-impl Stream {
+impl StreamPolicy {
     /// With these settings.
-    pub fn new(settings: StreamSettings) -> Stream {
-        Stream {
+    pub fn new(settings: StreamSettings) -> StreamPolicy {
+        StreamPolicy {
             settings,
             thresholds: Thresholds::new(settings.queues, settings.threshold, settings.factor),
             known: BTreeMap::new(),
@@ -96,6 +96,7 @@ impl Stream {
 
     /// W: how many times the bytes of a sub-coflow count. At least once, or a late one would rise.
     fn weight(&self, known: &Known) -> f64 {
+        // math: how much a part weighs; its last bit decides nobody's result.
         let weight = self.settings.alpha_of_weight * f64::from(known.sub_coflow + 1).ln();
         match known.sub_coflow > 1 {
             true => weight.max(1.0),
@@ -165,7 +166,7 @@ impl Stream {
     }
 
     /// Sees whether it sinks: it never rises here.
-    fn sink(&mut self, unit: Unit, changes: &mut Vec<Change>) {
+    fn sink(&mut self, unit: Unit, changes: &mut Vec<OrderChange>) {
         let Some(known) = self.known.get(&unit) else {
             return;
         };
@@ -173,7 +174,7 @@ impl Stream {
         self.put(unit, class, changes);
     }
 
-    fn put(&mut self, unit: Unit, class: u8, changes: &mut Vec<Change>) {
+    fn put(&mut self, unit: Unit, class: u8, changes: &mut Vec<OrderChange>) {
         if let Some(known) = self.known.get_mut(&unit)
             && known.class != class
         {
@@ -183,14 +184,14 @@ impl Stream {
     }
 }
 
-fn change(unit: Unit, class: u8) -> Change {
-    Change {
+fn change(unit: Unit, class: u8) -> OrderChange {
+    OrderChange {
         unit,
-        order: Order { class, rank: 0 },
+        order: ServiceOrder { class, rank: 0 },
     }
 }
 
-impl Policy for Stream {
+impl Policy for StreamPolicy {
     fn needs(&self) -> Needs {
         Needs {
             by_receiver: true,
@@ -206,9 +207,9 @@ impl Policy for Stream {
         }
     }
 
-    fn hear(&mut self, event: &Event, changes: &mut Vec<Change>) {
+    fn hear(&mut self, event: &CoflowEvent, changes: &mut Vec<OrderChange>) {
         match *event {
-            Event::Begun {
+            CoflowEvent::Begun {
                 unit,
                 sub_coflow,
                 flows,
@@ -224,12 +225,12 @@ impl Policy for Stream {
                 self.known.insert(unit, known);
                 changes.push(change(unit, 0));
             }
-            Event::Grown { unit, flows } => {
+            CoflowEvent::Grown { unit, flows } => {
                 if let Some(known) = self.known.get_mut(&unit) {
                     known.flows += flows;
                 }
             }
-            Event::Progressed {
+            CoflowEvent::Progressed {
                 unit,
                 bytes,
                 flows_done,
@@ -239,14 +240,14 @@ impl Policy for Stream {
                 }
                 self.sink(unit, changes);
             }
-            Event::Starved { unit } => {
+            CoflowEvent::Starved { unit } => {
                 let class = self.known.get(&unit).map(|known| known.class);
                 if let Some(class) = class.and_then(|class| class.checked_sub(1)) {
                     self.put(unit, class, changes);
                 }
             }
-            Event::Remaining { .. } => {}
-            Event::Ended { unit } => {
+            CoflowEvent::Remaining { .. } => {}
+            CoflowEvent::Ended { unit } => {
                 self.known.remove(&unit);
             }
         }

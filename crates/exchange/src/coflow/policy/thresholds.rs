@@ -9,6 +9,7 @@ pub struct Thresholds {
 impl Thresholds {
     /// Of so many classes: the first ends at `first` bytes, each next one at `factor` times as many.
     pub fn new(classes: u8, first: f64, factor: f64) -> Thresholds {
+        // math: a power by whole numbers; where a class ends decides nobody's result.
         let boundary = |place: i32| first * factor.powi(place);
         Thresholds {
             boundaries: (0..i32::from(classes) - 1).map(boundary).collect(),

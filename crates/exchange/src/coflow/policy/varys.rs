@@ -1,6 +1,6 @@
 //! Varys: the coflow whose busiest port has least to carry goes first.
 
-use super::{Change, Event, Needs, Order, Policy, Sharing, Sizes};
+use super::{CoflowEvent, Needs, OrderChange, Policy, ServiceOrder, Sharing, Sizes};
 
 /// Smallest effective bottleneck first (SEBF), by what remains; all flows of a coflow end at once (MADD).
 ///
@@ -23,17 +23,17 @@ impl Policy for Varys {
         Sharing::EndTogether
     }
 
-    fn hear(&mut self, event: &Event, changes: &mut Vec<Change>) {
+    fn hear(&mut self, event: &CoflowEvent, changes: &mut Vec<OrderChange>) {
         let (unit, bottleneck) = match *event {
-            Event::Begun {
+            CoflowEvent::Begun {
                 unit, bottleneck, ..
             } => (unit, bottleneck.unwrap_or(0.0)),
-            Event::Remaining { unit, bottleneck } => (unit, bottleneck),
+            CoflowEvent::Remaining { unit, bottleneck } => (unit, bottleneck),
             _ => return,
         };
-        changes.push(Change {
+        changes.push(OrderChange {
             unit,
-            order: Order {
+            order: ServiceOrder {
                 class: 0,
                 rank: rank_of(bottleneck),
             },

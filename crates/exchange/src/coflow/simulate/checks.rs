@@ -1,7 +1,7 @@
 //! What has to hold whenever rates were worked out: tests look at it in every run.
 
 use super::engine::Engine;
-use super::group::Group;
+use super::group::FlowGroup;
 use crate::coflow::policy::Sharing;
 
 /// Of a rate, what rounding may take.
@@ -9,13 +9,13 @@ const NEAR: f64 = 1e-9;
 
 /// What was carried so far.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub(super) struct CarriedBytes {
     since: f64,
     per_s: f64,
     bytes: f64,
 }
 
-impl Carried {
+impl CarriedBytes {
     /// Rates change now, to so many bytes a second of all flows.
     fn change(&mut self, now: f64, per_s: f64) {
         self.bytes += self.per_s * (now - self.since);
@@ -73,7 +73,7 @@ impl Engine<'_> {
         self.carried.change(self.now, per_s);
     }
 
-    fn check_bottlenecks(&self, group: &Group, used: &[f64]) {
+    fn check_bottlenecks(&self, group: &FlowGroup, used: &[f64]) {
         for bundle in group.bundles.iter().filter(|bundle| bundle.count > 0) {
             let links = bundle.path.links();
             let full = links

@@ -1,12 +1,14 @@
 //! Owns the clock of a simulation: what happens next, and what follows from it.
 
-use super::group::Group;
+use super::SimulateOptions;
+use super::group::FlowGroup;
 use super::levels::Levels;
 use super::outcome::{Outcome, Took};
 use super::share::Sharer;
-use super::units::{NOWHERE, Units};
-use super::{Relay, SimulateOptions};
-use crate::coflow::policy::{Change, Event, Needs, Order, Policy, Sharing, Sizes, Unit};
+use super::units::{NOWHERE, SimulatedUnits};
+use crate::coflow::policy::{
+    CoflowEvent, Needs, OrderChange, Policy, ServiceOrder, Sharing, Sizes, Unit,
+};
 use crate::coflow::workload::Workload;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -17,13 +19,13 @@ pub(super) const AT_ONCE_S: f64 = 1e-9;
 /// In which order groups are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GroupKey {
-    order: Order,
+    order: ServiceOrder,
     unit: u32,
 }
 
 /// What will happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Coming {
+pub(super) enum ComingEvent {
     /// A coflow arrives.
     Arrival(u32),
     /// Receivers have heard what is left of all coflows.
@@ -37,7 +39,7 @@ pub(super) enum Coming {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Timed {
     at: f64,
-    what: Coming,
+    what: ComingEvent,
 }
 
 impl Eq for Timed {}
@@ -63,8 +65,8 @@ pub(super) struct Engine<'w> {
     pub(super) policy: Box<dyn Policy>,
     pub(super) needs: Needs,
     sharing: Sharing,
-    pub(super) all: Units,
-    pub(super) groups: Vec<Group>,
+    pub(super) all: SimulatedUnits,
+    pub(super) groups: Vec<FlowGroup>,
     keys: BTreeMap<GroupKey, u32>,
     key_of: Vec<GroupKey>,
     unit_of: BTreeMap<Unit, u32>,
@@ -74,7 +76,7 @@ pub(super) struct Engine<'w> {
     dirty: Option<GroupKey>,
     sharer: Sharer,
     free: Vec<f64>,
-    /// Units that are served and whose policy waits for bytes.
+    /// SimulatedUnits that are served and whose policy waits for bytes.
     pub(super) watched: Vec<u32>,
     pub(super) outcome: Outcome,
     /// Coflows that have come and are not done.
@@ -82,7 +84,7 @@ pub(super) struct Engine<'w> {
     /// Who is on each link, where links choose for themselves.
     levels: Levels,
     #[cfg(test)]
-    pub(super) carried: super::checks::Carried,
+    pub(super) carried: super::checks::CarriedBytes,
 }
 
 impl<'w> Engine<'w> {
@@ -92,11 +94,11 @@ impl<'w> Engine<'w> {
         options: &'w SimulateOptions,
     ) -> Engine<'w> {
         let needs = policy.needs();
-        let all = Units::of(workload, options, needs);
+        let all = SimulatedUnits::of(workload, options, needs);
         let unit_of = (0..).zip(&all.units).map(|(place, unit)| (unit.key, place));
         let arrivals = (0..).zip(&all.coflows).map(|(place, coflow)| Timed {
             at: coflow.arrival_s,
-            what: Coming::Arrival(place),
+            what: ComingEvent::Arrival(place),
         });
         Engine {
             workload,
@@ -118,7 +120,7 @@ impl<'w> Engine<'w> {
             served: BTreeSet::new(),
             levels: Levels::new(all.links),
             #[cfg(test)]
-            carried: super::checks::Carried::default(),
+            carried: super::checks::CarriedBytes::default(),
             all,
         }
     }
@@ -191,13 +193,13 @@ impl<'w> Engine<'w> {
         })
     }
 
-    pub(super) fn at(&mut self, at: f64, what: Coming) {
+    pub(super) fn at(&mut self, at: f64, what: ComingEvent) {
         self.coming.push(Timed { at, what });
     }
 
-    fn happens(&mut self, what: Coming) {
+    fn happens(&mut self, what: ComingEvent) {
         match what {
-            Coming::Arrival(coflow) => {
+            ComingEvent::Arrival(coflow) => {
                 self.served.insert(coflow);
                 let parts = self.all.coflows[coflow as usize].parts.clone();
                 for part in parts {
@@ -207,9 +209,9 @@ impl<'w> Engine<'w> {
                 }
                 self.sizes_change();
             }
-            Coming::Heard => self.tell_what_is_left(),
-            Coming::Reached(unit, version) => self.may_have_reached(unit, version),
-            Coming::Starved(unit, bits) => self.may_starve(unit, f64::from_bits(bits)),
+            ComingEvent::Heard => self.tell_what_is_left(),
+            ComingEvent::Reached(unit, version) => self.may_have_reached(unit, version),
+            ComingEvent::Starved(unit, bits) => self.may_starve(unit, f64::from_bits(bits)),
         }
     }
 
@@ -257,10 +259,10 @@ impl<'w> Engine<'w> {
         state.children_bytes = children;
         state.is_new = true;
         if std::mem::replace(&mut state.has_begun, true) {
-            self.hear(Event::Grown { unit: key, flows });
+            self.hear(CoflowEvent::Grown { unit: key, flows });
             return;
         }
-        self.hear(Event::Begun {
+        self.hear(CoflowEvent::Begun {
             unit: key,
             sub_coflow,
             flows,
@@ -276,7 +278,7 @@ impl<'w> Engine<'w> {
     }
 
     /// The policy hears something, and its orders are followed.
-    pub(super) fn hear(&mut self, event: Event) {
+    pub(super) fn hear(&mut self, event: CoflowEvent) {
         let mut changes = Vec::new();
         self.policy.hear(&event, &mut changes);
         for change in changes {
@@ -284,7 +286,7 @@ impl<'w> Engine<'w> {
         }
     }
 
-    fn follow(&mut self, change: Change) {
+    fn follow(&mut self, change: OrderChange) {
         let Some(unit) = self.unit_of.get(&change.unit).copied() else {
             return;
         };
@@ -347,7 +349,7 @@ impl<'w> Engine<'w> {
         let order = self.all.units[unit as usize].order;
         match &self.sharing {
             Sharing::Classes => {
-                let order = Order { rank: 0, ..order };
+                let order = ServiceOrder { rank: 0, ..order };
                 (GroupKey { order, unit: 0 }, 0, 1.0)
             }
             Sharing::Weighted(weights) => {
@@ -359,7 +361,7 @@ impl<'w> Engine<'w> {
             Sharing::LimitedMultiplexing => {
                 let coflow = self.all.units[unit as usize].key.coflow;
                 let rank = self.levels.level(coflow, of.path.links());
-                let order = Order { class: 0, rank };
+                let order = ServiceOrder { class: 0, rank };
                 (GroupKey { order, unit: 0 }, 0, 1.0)
             }
         }
@@ -370,14 +372,11 @@ impl<'w> Engine<'w> {
         let slot = match self.keys.get(&key) {
             Some(slot) => *slot,
             None => {
-                self.groups.push(Group::new(self.now));
+                self.groups.push(FlowGroup::new(self.now));
                 self.key_of.push(key);
                 let slot = self.groups.len() as u32 - 1;
                 self.keys.insert(key, slot);
-                if matches!(
-                    self.sharing,
-                    Sharing::Ranked | Sharing::OnePass | Sharing::EndTogether
-                ) {
+                if self.serves_units() {
                     self.all.units[key.unit as usize].group = slot;
                 }
                 slot
@@ -390,12 +389,16 @@ impl<'w> Engine<'w> {
 
     /// A flow is served that was not, and has so many bytes left.
     fn serve(&mut self, flow: u32, left: f64) {
-        let of = &self.all.flows[flow as usize];
         if self.sharing == Sharing::LimitedMultiplexing {
+            let of = &self.all.flows[flow as usize];
             let coflow = self.all.units[of.unit as usize].key.coflow;
-            self.levels
-                .come(coflow, self.all.flows[flow as usize].path.links());
+            self.levels.come(coflow, of.path.links());
         }
+        self.put(flow, left);
+    }
+
+    /// A flow goes to the group that serves it, and has so many bytes left.
+    fn put(&mut self, flow: u32, left: f64) {
         let (key, apart, weight) = self.where_to(flow);
         let slot = self.group(key);
         let path = self.all.flows[flow as usize].path;
@@ -417,7 +420,7 @@ impl<'w> Engine<'w> {
         group.remove(bundle, apart);
         let key = self.key_of[slot as usize];
         if group.flows == 0 {
-            self.groups[slot as usize] = Group::new(self.now);
+            self.groups[slot as usize] = FlowGroup::new(self.now);
         }
         self.work_out_from(key);
     }
@@ -425,12 +428,7 @@ impl<'w> Engine<'w> {
     fn serve_elsewhere(&mut self, flow: u32) {
         let left = self.all.left(&self.groups, flow, self.now);
         self.leave(flow);
-        let (key, apart, weight) = self.where_to(flow);
-        let slot = self.group(key);
-        let path = self.all.flows[flow as usize].path;
-        let (bundle, target) = self.groups[slot as usize].add(flow, path, apart, weight, left);
-        let of = &mut self.all.flows[flow as usize];
-        (of.group, of.bundle, of.target, of.apart) = (slot, bundle, target, apart);
+        self.put(flow, left);
     }
 
     /// Links look anew whom they serve: flows go to the group of their level.
@@ -478,7 +476,7 @@ impl<'w> Engine<'w> {
             self.levels.go(key.coflow, of.path.links());
         }
         if is_done {
-            self.hear(Event::Ended { unit: key });
+            self.hear(CoflowEvent::Ended { unit: key });
         }
         let part = &mut self.all.parts[of.part as usize];
         part.left -= 1;
@@ -529,7 +527,7 @@ impl<'w> Engine<'w> {
             match self.sharing {
                 Sharing::OnePass => self.sharer.one_pass(group, &mut self.free),
                 Sharing::EndTogether => {
-                    let left = |group: &Group, place| group.first_left(place);
+                    let left = |group: &FlowGroup, place| group.first_left(place);
                     self.sharer.end_together(group, &mut self.free, left);
                 }
                 _ => self.sharer.max_min(group, &mut self.free, false),
@@ -569,11 +567,8 @@ impl<'w> Engine<'w> {
     }
 
     fn retired(&mut self, key: GroupKey, slot: u32) {
-        self.groups[slot as usize] = Group::new(self.now);
-        if matches!(
-            self.sharing,
-            Sharing::Ranked | Sharing::OnePass | Sharing::EndTogether
-        ) {
+        self.groups[slot as usize] = FlowGroup::new(self.now);
+        if self.serves_units() {
             self.all.units[key.unit as usize].group = NOWHERE;
         }
     }
@@ -587,8 +582,12 @@ impl<'w> Engine<'w> {
         })
     }
 
-    pub(super) fn relay(&self) -> Relay {
-        self.options.relay
+    /// Whether each unit has a group of its own.
+    fn serves_units(&self) -> bool {
+        matches!(
+            self.sharing,
+            Sharing::Ranked | Sharing::OnePass | Sharing::EndTogether
+        )
     }
 }
 

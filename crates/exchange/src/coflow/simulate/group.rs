@@ -63,11 +63,12 @@ pub(super) struct LocalLink {
 
 /// Flows that are served together.
 #[derive(Debug, Default)]
-pub(super) struct Group {
+pub(super) struct FlowGroup {
     pub(super) bundles: Vec<Bundle>,
     pub(super) links: Vec<LocalLink>,
     // order: looked up only.
     places: HashMap<(Path, u64), u32>,
+    // order: looked up only.
     local: HashMap<u32, u32>,
     free: Vec<u32>,
     /// How many flows.
@@ -78,12 +79,12 @@ pub(super) struct Group {
     pub(super) next: f64,
 }
 
-impl Group {
-    pub(super) fn new(now: f64) -> Group {
-        Group {
+impl FlowGroup {
+    pub(super) fn new(now: f64) -> FlowGroup {
+        FlowGroup {
             since: now,
             next: f64::INFINITY,
-            ..Group::default()
+            ..FlowGroup::default()
         }
     }
 
@@ -237,7 +238,7 @@ impl Group {
         }
     }
 
-    /// When the next flow is done: sees to [`Group::next`] after rates have been set.
+    /// When the next flow is done: sees to [`FlowGroup::next`] after rates have been set.
     pub(super) fn look_ahead(&mut self, is_here: impl Fn(u32, u32, f64) -> bool) {
         let mut next = f64::INFINITY;
         for (place, bundle) in (0..).zip(&mut self.bundles) {

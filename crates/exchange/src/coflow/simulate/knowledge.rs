@@ -1,11 +1,11 @@
 //! What policies are told, and when: what has come of a unit, what other receivers have relayed, and what is left.
 
-use super::Relay;
-use super::engine::{AT_ONCE_S, Coming, Engine, GroupKey};
+use super::PeerRelay;
+use super::engine::{AT_ONCE_S, ComingEvent, Engine, GroupKey};
 use super::units::NOWHERE;
-use crate::coflow::policy::{Event, Heard, Sizes};
+use crate::coflow::policy::{CoflowEvent, Heard, Sizes};
 
-/// Units with more flows than this are looked at from time to time, others whenever their rates change.
+/// SimulatedUnits with more flows than this are looked at from time to time, others whenever their rates change.
 const FEW_FLOWS: usize = 32;
 /// How late a unit of many flows may be seen to have what its policy waits for: such a part of its age, but no less
 /// than so many seconds.
@@ -28,7 +28,7 @@ impl Engine<'_> {
         if self.needs.by_receiver {
             heard.children = state.children_bytes;
         }
-        let is_told = !self.needs.by_receiver || self.relay() == Relay::RoundTrip;
+        let is_told = !self.needs.by_receiver || self.options.relay == PeerRelay::RoundTrip;
         if is_told {
             let ago = if self.needs.by_receiver {
                 self.options.rtt_s
@@ -50,7 +50,7 @@ impl Engine<'_> {
     pub(super) fn tell_progress(&mut self, unit: u32) {
         let (bytes, _) = self.heard(unit);
         let state = &self.all.units[unit as usize];
-        let event = Event::Progressed {
+        let event = CoflowEvent::Progressed {
             unit: state.key,
             bytes,
             flows_done: state.done_flows,
@@ -110,7 +110,7 @@ impl Engine<'_> {
         if wait.is_finite() {
             // Time goes on, or it would be looked at for ever.
             let wait = wait.max(2.0 * AT_ONCE_S);
-            self.at(self.now + wait, Coming::Reached(unit, version));
+            self.at(self.now + wait, ComingEvent::Reached(unit, version));
         }
     }
 
@@ -135,7 +135,7 @@ impl Engine<'_> {
         match self.needs.sizes {
             Sizes::Unknown => {}
             Sizes::Known => self.tell_what_is_left(),
-            Sizes::Announced => self.at(self.now + self.options.rtt_s, Coming::Heard),
+            Sizes::Announced => self.at(self.now + self.options.rtt_s, ComingEvent::Heard),
         }
     }
 
@@ -157,7 +157,7 @@ impl Engine<'_> {
                 let state = &self.all.units[unit as usize];
                 if state.has_begun && state.flows_left > 0 {
                     let unit = state.key;
-                    self.hear(Event::Remaining { unit, bottleneck });
+                    self.hear(CoflowEvent::Remaining { unit, bottleneck });
                 }
             }
         }
@@ -167,7 +167,7 @@ impl Engine<'_> {
     pub(super) fn await_starving(&mut self, unit: u32) {
         if let Some(bears) = self.policy.bears_s() {
             let (own, _) = self.all.received(&self.groups, unit, self.now);
-            self.at(self.now + bears, Coming::Starved(unit, own.to_bits()));
+            self.at(self.now + bears, ComingEvent::Starved(unit, own.to_bits()));
         }
     }
 
@@ -186,7 +186,7 @@ impl Engine<'_> {
         );
         let (own, _) = self.all.received(&self.groups, unit, self.now);
         if is_served && own <= before + NEAR_BYTES {
-            self.hear(Event::Starved { unit: key });
+            self.hear(CoflowEvent::Starved { unit: key });
         }
         self.await_starving(unit);
     }

@@ -28,7 +28,7 @@ use super::workload::Workload;
 
 /// How receivers of a coflow hear what others have received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Relay {
+pub enum PeerRelay {
     /// At once.
     #[default]
     Perfect,
@@ -46,7 +46,7 @@ pub struct SimulateOptions {
     /// What a link carries, in gigabits a second.
     pub gbps: f64,
     /// How receivers hear of each other.
-    pub relay: Relay,
+    pub relay: PeerRelay,
     /// How long a packet and its answer take, in seconds.
     pub rtt_s: f64,
     /// How far apart the moments are at which rates are looked at; none: whenever something happens.
@@ -60,7 +60,7 @@ impl Default for SimulateOptions {
         SimulateOptions {
             fabric: Fabric::BigSwitch,
             gbps: 1.0,
-            relay: Relay::Perfect,
+            relay: PeerRelay::Perfect,
             rtt_s: 100e-6,
             resolution_s: None,
             seed: 1,

@@ -1,6 +1,6 @@
 //! How flows of a group share what the groups before it have left of the links.
 
-use super::group::Group;
+use super::group::FlowGroup;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -43,7 +43,7 @@ impl Sharer {
     ///
     /// The link whose flows get least is looked for, its flows get that, and what they take of other links is
     /// subtracted there, until all flows have a rate: progressive filling.
-    pub(super) fn max_min(&mut self, group: &mut Group, free: &mut [f64], adds: bool) {
+    pub(super) fn max_min(&mut self, group: &mut FlowGroup, free: &mut [f64], adds: bool) {
         self.pass += 1;
         let pass = self.pass;
         self.begin(group, free, adds);
@@ -68,7 +68,7 @@ impl Sharer {
                 });
                 continue;
             }
-            let Group { bundles, links, .. } = &mut *group;
+            let FlowGroup { bundles, links, .. } = &mut *group;
             for place in &links[at].bundles {
                 let bundle = &mut bundles[*place as usize];
                 if bundle.pass == pass {
@@ -90,7 +90,7 @@ impl Sharer {
     }
 
     /// Each flow gets the least share of its links, counted over the group, in one pass.
-    pub(super) fn one_pass(&mut self, group: &mut Group, free: &mut [f64]) {
+    pub(super) fn one_pass(&mut self, group: &mut FlowGroup, free: &mut [f64]) {
         self.begin(group, free, false);
         for bundle in &mut group.bundles {
             let locals = &bundle.local[..bundle.path.links().len()];
@@ -115,9 +115,9 @@ impl Sharer {
     /// flow of a bundle has left; each flow has a bundle of its own.
     pub(super) fn end_together(
         &mut self,
-        group: &mut Group,
+        group: &mut FlowGroup,
         free: &mut [f64],
-        left: impl Fn(&Group, u32) -> f64,
+        left: impl Fn(&FlowGroup, u32) -> f64,
     ) {
         self.begin(group, free, false);
         let mut load = vec![0.0; group.links.len()];
@@ -148,7 +148,7 @@ impl Sharer {
         self.finish(group, free);
     }
 
-    fn begin(&mut self, group: &mut Group, free: &[f64], adds: bool) {
+    fn begin(&mut self, group: &mut FlowGroup, free: &[f64], adds: bool) {
         self.left.clear();
         self.weights.clear();
         for link in &mut group.links {
@@ -160,7 +160,7 @@ impl Sharer {
         }
     }
 
-    fn finish(&mut self, group: &mut Group, free: &mut [f64]) {
+    fn finish(&mut self, group: &mut FlowGroup, free: &mut [f64]) {
         for (link, left) in group.links.iter_mut().zip(&self.left) {
             let free = &mut free[link.link as usize];
             link.used += *free - left;

@@ -1,9 +1,9 @@
 //! Owns flows, parts and coflows of a simulation: what each has left, and what waits for what.
 
 use super::fabric::{Fabric, Path};
-use super::group::Group;
-use super::{Relay, SimulateOptions};
-use crate::coflow::policy::{EVERYWHERE, Needs, Order, Unit};
+use super::group::FlowGroup;
+use super::{PeerRelay, SimulateOptions};
+use crate::coflow::policy::{EVERYWHERE, Needs, ServiceOrder, Unit};
 use crate::coflow::workload::Workload;
 use brambling_program::key;
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub(super) struct PartState {
 #[derive(Debug)]
 pub(super) struct UnitState {
     pub(super) key: Unit,
-    pub(super) order: Order,
+    pub(super) order: ServiceOrder,
     /// Whether the policy has heard of it.
     pub(super) has_begun: bool,
     /// Its flows that are served.
@@ -87,12 +87,12 @@ pub(super) struct CoflowState {
 
 /// Everything of a workload on a fabric.
 #[derive(Debug)]
-pub(super) struct Units {
+pub(super) struct SimulatedUnits {
     pub(super) flows: Vec<FlowState>,
     pub(super) parts: Vec<PartState>,
     pub(super) units: Vec<UnitState>,
     pub(super) coflows: Vec<CoflowState>,
-    /// Units whose bytes count together.
+    /// SimulatedUnits whose bytes count together.
     pub(super) families: Vec<Vec<u32>>,
     /// What a link carries, in bytes a second.
     pub(super) capacity: f64,
@@ -111,16 +111,20 @@ fn permutation(hosts: u32, seed: u64) -> Vec<u32> {
     order
 }
 
-impl Units {
-    pub(super) fn of(workload: &Workload, options: &SimulateOptions, needs: Needs) -> Units {
+impl SimulatedUnits {
+    pub(super) fn of(
+        workload: &Workload,
+        options: &SimulateOptions,
+        needs: Needs,
+    ) -> SimulatedUnits {
         let hosts = options.fabric.hosts(workload.ports);
         let host_of = match options.fabric {
             Fabric::BigSwitch => (0..hosts).collect(),
             Fabric::FatTree(_) => permutation(hosts, options.seed),
         };
         let host_of = |port: u32| host_of[(port % hosts) as usize];
-        let by_receiver = needs.by_receiver && options.relay != Relay::Perfect;
-        let mut all = Units {
+        let by_receiver = needs.by_receiver && options.relay != PeerRelay::Perfect;
+        let mut all = SimulatedUnits {
             flows: Vec::with_capacity(workload.flows()),
             parts: Vec::new(),
             units: Vec::new(),
@@ -237,7 +241,7 @@ impl Units {
     }
 
     /// What a flow that is served has left.
-    pub(super) fn left(&self, groups: &[Group], flow: u32, now: f64) -> f64 {
+    pub(super) fn left(&self, groups: &[FlowGroup], flow: u32, now: f64) -> f64 {
         let flow = &self.flows[flow as usize];
         match flow.group {
             NOWHERE => flow.bytes,
@@ -248,7 +252,7 @@ impl Units {
     }
 
     /// What has come of a unit, and how many bytes a second come.
-    pub(super) fn received(&self, groups: &[Group], unit: u32, now: f64) -> (f64, f64) {
+    pub(super) fn received(&self, groups: &[FlowGroup], unit: u32, now: f64) -> (f64, f64) {
         let unit = &self.units[unit as usize];
         let mut received = (unit.done_bytes, 0.0);
         for place in &unit.active {
@@ -260,7 +264,7 @@ impl Units {
     }
 
     /// What the busiest link still has to carry of a coflow's parts that have begun, in bytes.
-    pub(super) fn bottleneck(&self, groups: &[Group], units: &[u32], now: f64) -> f64 {
+    pub(super) fn bottleneck(&self, groups: &[FlowGroup], units: &[u32], now: f64) -> f64 {
         let mut load: BTreeMap<u32, f64> = BTreeMap::new();
         for unit in units {
             for place in &self.units[*unit as usize].active {
@@ -309,7 +313,7 @@ impl UnitState {
     fn of(key: Unit) -> UnitState {
         UnitState {
             key,
-            order: Order::default(),
+            order: ServiceOrder::default(),
             has_begun: false,
             active: Vec::new(),
             done_bytes: 0.0,

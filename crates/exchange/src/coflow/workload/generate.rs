@@ -7,9 +7,8 @@
 //!   and reducers it has. Every mapper sends every reducer an equal part.
 //! * Coflows arrive as a Poisson process, as many an hour as in that trace for a load of 1.
 
-use super::{Coflow, Flow, Workload};
-use rand::{Rng, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+use super::{Coflow, FlowSpec, Workload};
+use brambling_program::{Rng, StageId};
 
 /// Coflows a second of the public trace: 526 in 3,629 s.
 const COFLOWS_PER_S: f64 = 526.0 / 3629.0;
@@ -53,7 +52,7 @@ pub struct GenerateOptions {
 }
 
 impl Workload {
-    /// Makes coflows. The same options make the same ones, on any machine.
+    /// Makes coflows. The same options make the same ones.
     ///
     /// # Panics
     /// Without ports.
@@ -69,7 +68,7 @@ impl Workload {
     /// ```
     pub fn generate(options: &GenerateOptions) -> Workload {
         assert!(options.ports > 0, "coflows need ports");
-        let mut random = Random(Pcg64Mcg::seed_from_u64(options.seed));
+        let mut random = Random(Rng::new(options.seed, StageId(u32::MAX), 0, 0));
         let bands = options.tails.bands();
         // As many of each band as its share says, in an order of their own: a few hundred coflows have the same tails.
         let mut of: Vec<Band> = (0..options.coflows)
@@ -103,24 +102,26 @@ fn band(bands: &[Band], place: u32, count: u32) -> Band {
     bands[bands.len() - 1]
 }
 
-struct Random(Pcg64Mcg);
+struct Random(Rng);
 
 impl Random {
     /// Even over the logarithm.
     fn spread(&mut self, from: f64, to: f64) -> f64 {
-        let share: f64 = self.0.random();
+        let share = self.0.next_f64();
+        // math: what is simulated, and not a job's result; the last bit of a size decides nothing.
         (from.ln() + share * (to / from).ln()).exp()
     }
 
     /// Between two events of a Poisson process.
     fn gap(&mut self, per_s: f64) -> f64 {
-        let share: f64 = self.0.random();
+        let share = self.0.next_f64();
+        // math: as in `spread`.
         -(1.0 - share).ln() / per_s
     }
 
     fn shuffle<T>(&mut self, all: &mut [T]) {
         for place in (1..all.len()).rev() {
-            all.swap(place, self.0.random_range(0..=place));
+            all.swap(place, self.0.below(place as u64 + 1) as usize);
         }
     }
 
@@ -136,17 +137,17 @@ impl Random {
         (self.spread(from, to + 1.0) as u32).clamp(1, ports)
     }
 
-    fn flow(&mut self, bytes: f64, ports: u32) -> Flow {
-        Flow {
-            source: self.0.random_range(0..ports),
-            destination: self.0.random_range(0..ports),
+    fn flow(&mut self, bytes: f64, ports: u32) -> FlowSpec {
+        FlowSpec {
+            source: self.0.below(u64::from(ports)) as u32,
+            destination: self.0.below(u64::from(ports)) as u32,
             bytes,
         }
     }
 
-    fn shuffled_flows(&mut self, bytes: f64, ports: u32) -> Vec<Flow> {
+    fn shuffled_flows(&mut self, bytes: f64, ports: u32) -> Vec<FlowSpec> {
         let is_large = bytes >= 1e9;
-        let has_one = self.0.random_bool(if is_large { 0.2 } else { 0.7 });
+        let has_one = self.0.next_f64() < if is_large { 0.2 } else { 0.7 };
         let mappers = match is_large {
             true => self.count(20.0, 150.0, ports),
             false => self.count(1.0, 20.0, ports),
@@ -161,7 +162,7 @@ impl Random {
         let each = bytes / (mappers.len() * reducers.len()) as f64;
         let to = |destination: &u32| {
             let destination = *destination;
-            mappers.iter().map(move |source| Flow {
+            mappers.iter().map(move |source| FlowSpec {
                 source: *source,
                 destination,
                 bytes: each,

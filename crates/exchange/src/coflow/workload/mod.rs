@@ -10,7 +10,7 @@ pub use trace::TraceError;
 
 /// A flow: bytes from one port to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Flow {
+pub struct FlowSpec {
     /// The port that sends.
     pub source: u32,
     /// The port that receives.
@@ -21,11 +21,11 @@ pub struct Flow {
 
 /// Flows of a coflow that begin at once: a node of a job's graph, or a wave of one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct CoflowPart {
     /// The number of the sub-coflow ([`super::sub_coflow_id`]); waves of one have the same.
     pub sub_coflow: u32,
     /// Its flows.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<FlowSpec>,
     /// The parts that have to be done before this one begins, by their place in the coflow: its children.
     pub after: Vec<u32>,
     /// Whether it goes on with what the part before it is: a wave, not a node of its own.
@@ -40,25 +40,25 @@ pub struct Coflow {
     /// When it comes.
     pub arrival_s: f64,
     /// What it consists of: one part, unless it is a graph or comes in waves.
-    pub parts: Vec<Part>,
+    pub parts: Vec<CoflowPart>,
 }
 
 impl Coflow {
     /// Of flows that begin at once.
-    pub fn of(name: u64, arrival_s: f64, flows: Vec<Flow>) -> Coflow {
+    pub fn of(name: u64, arrival_s: f64, flows: Vec<FlowSpec>) -> Coflow {
         Coflow {
             name,
             arrival_s,
-            parts: vec![Part {
+            parts: vec![CoflowPart {
                 sub_coflow: 1,
                 flows,
-                ..Part::default()
+                ..CoflowPart::default()
             }],
         }
     }
 
     /// All its flows.
-    pub fn flows(&self) -> impl Iterator<Item = &Flow> {
+    pub fn flows(&self) -> impl Iterator<Item = &FlowSpec> {
         self.parts.iter().flat_map(|part| &part.flows)
     }
 

@@ -1,6 +1,6 @@
 //! Gives coflows other shapes: waves, bursts, graphs of several exchanges, more load.
 
-use super::{Coflow, Part, Workload};
+use super::{Coflow, CoflowPart, Workload};
 use crate::coflow::sub_coflow_id;
 use std::str::FromStr;
 
@@ -93,7 +93,7 @@ impl Workload {
         for coflow in &mut self.coflows {
             let flows: Vec<_> = coflow.flows().copied().collect();
             let parts = dag.ids().into_iter().zip(dag.children());
-            let part = |(sub_coflow, after): (u32, &[u32])| Part {
+            let part = |(sub_coflow, after): (u32, &[u32])| CoflowPart {
                 sub_coflow,
                 flows: flows.clone(),
                 after: after.to_vec(),
@@ -108,7 +108,7 @@ impl Workload {
 fn split(coflow: &mut Coflow, shares: &[u32]) {
     let flows: Vec<_> = coflow.flows().copied().collect();
     let count = flows.len() as u32;
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<CoflowPart> = Vec::new();
     let (mut begin, mut told) = (0, 0);
     for share in shares {
         told += share;
@@ -116,7 +116,7 @@ fn split(coflow: &mut Coflow, shares: &[u32]) {
         let end = (count * told).div_ceil(100).max(begin + 1).min(count);
         if begin < end {
             let place = parts.len() as u32;
-            parts.push(Part {
+            parts.push(CoflowPart {
                 sub_coflow: 1,
                 flows: flows[begin as usize..end as usize].to_vec(),
                 after: place.checked_sub(1).into_iter().collect(),
@@ -131,10 +131,10 @@ fn split(coflow: &mut Coflow, shares: &[u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coflow::workload::Flow;
+    use crate::coflow::workload::FlowSpec;
 
     fn coflow(flows: u32) -> Workload {
-        let flow = |source| Flow {
+        let flow = |source| FlowSpec {
             source,
             destination: 200,
             bytes: 1e6,

@@ -4,7 +4,7 @@
 //! it arrives in milliseconds, how many mappers it has and at which ports, how many reducers, and of
 //! each its port and its megabytes as `PORT:MB`. Every mapper sends every reducer an equal part.
 
-use super::{Coflow, Flow, Workload};
+use super::{Coflow, FlowSpec, Workload};
 use std::fmt::Display;
 use std::str::{FromStr, SplitAsciiWhitespace};
 
@@ -97,7 +97,7 @@ fn coflow(mut words: Words<'_>, ports: u32) -> Result<Coflow, TraceError> {
         let destination = words.port(port, ports)?;
         let megabytes = words.parsed_size(size, "a reducer's megabytes")?;
         let bytes = megabytes * MEGABYTE / mappers.len() as f64;
-        flows.extend(mappers.iter().map(|source| Flow {
+        flows.extend(mappers.iter().map(|source| FlowSpec {
             source: *source,
             destination,
             bytes,

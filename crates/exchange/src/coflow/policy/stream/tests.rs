@@ -9,9 +9,9 @@ const UNIT: Unit = Unit {
     place: 3,
 };
 
-fn begun(settings: StreamSettings, flows: u32, sub_coflow: u32) -> Stream {
-    let mut stream = Stream::new(settings);
-    let event = Event::Begun {
+fn begun(settings: StreamSettings, flows: u32, sub_coflow: u32) -> StreamPolicy {
+    let mut stream = StreamPolicy::new(settings);
+    let event = CoflowEvent::Begun {
         unit: UNIT,
         sub_coflow,
         flows,
@@ -22,12 +22,12 @@ fn begun(settings: StreamSettings, flows: u32, sub_coflow: u32) -> Stream {
 }
 
 /// The class after so many bytes.
-fn class(stream: &mut Stream, own: f64) -> u8 {
+fn class(stream: &mut StreamPolicy, own: f64) -> u8 {
     let bytes = Heard {
         own,
         ..Heard::default()
     };
-    let event = Event::Progressed {
+    let event = CoflowEvent::Progressed {
         unit: UNIT,
         bytes,
         flows_done: 0,
@@ -101,7 +101,7 @@ fn a_coflow_of_many_parts_sinks_sooner_and_one_in_good_condition_later() {
     assert_eq!(class(&mut begun(settings, 1, 4), 6.3e6), 1);
     assert_eq!(class(&mut begun(settings, 1, 2), 9.2e6), 1, "ln 3 is 1.1");
     let mut half = begun(settings, 2, 1);
-    let told = |own, flows_done| Event::Progressed {
+    let told = |own, flows_done| CoflowEvent::Progressed {
         unit: UNIT,
         bytes: Heard {
             own,
@@ -123,7 +123,7 @@ fn who_starves_rises_by_a_class() {
     let mut stream = begun(StreamSettings::default(), 1, 1);
     assert_eq!(class(&mut stream, 2e9), 3);
     let mut changes = Vec::new();
-    stream.hear(&Event::Starved { unit: UNIT }, &mut changes);
+    stream.hear(&CoflowEvent::Starved { unit: UNIT }, &mut changes);
     assert_eq!(changes[0].order.class, 2);
 }
 
@@ -185,9 +185,9 @@ proptest! {
     fn with_one_receiver_it_queues_as_aalo(size in 1.0..1e13f64) {
         let mut aalo = crate::coflow::policy::Aalo::new(8, 10e6, 10.0);
         let mut changes = Vec::new();
-        aalo.hear(&Event::Begun { unit: UNIT, sub_coflow: 1, flows: 1, bottleneck: None }, &mut changes);
+        aalo.hear(&CoflowEvent::Begun { unit: UNIT, sub_coflow: 1, flows: 1, bottleneck: None }, &mut changes);
         let bytes = Heard { own: size, ..Heard::default() };
-        aalo.hear(&Event::Progressed { unit: UNIT, bytes, flows_done: 0 }, &mut changes);
+        aalo.hear(&CoflowEvent::Progressed { unit: UNIT, bytes, flows_done: 0 }, &mut changes);
         let class_of = changes.last().unwrap().order.class;
         prop_assert_eq!(class(&mut begun(StreamSettings::default(), 1, 1), size), class_of);
     }

@@ -7,13 +7,13 @@ mod toys;
 
 use super::{SimulateOptions, simulate};
 use crate::coflow::policy::{PolicyChoices, PolicyName};
-use crate::coflow::workload::{Coflow, Flow, Workload};
+use crate::coflow::workload::{Coflow, FlowSpec, Workload};
 
 /// What a link of 1 Gbit/s carries in a second.
 const UNIT: f64 = 125e6;
 
-fn flow((source, destination, units): (u32, u32, f64)) -> Flow {
-    Flow {
+fn flow((source, destination, units): (u32, u32, f64)) -> FlowSpec {
+    FlowSpec {
         source,
         destination,
         bytes: units * UNIT,

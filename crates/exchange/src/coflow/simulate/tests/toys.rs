@@ -129,13 +129,13 @@ fn receivers_that_tell_each_other_see_a_large_coflow() {
         let found = simulate(&both, Stream, &PolicyChoices::default(), &options);
         found.coflows[1].cct_s
     };
-    use crate::coflow::simulate::Relay;
+    use crate::coflow::simulate::PeerRelay;
     assert_near(
-        &[of(Relay::Perfect), of(Relay::None)],
+        &[of(PeerRelay::Perfect), of(PeerRelay::None)],
         &[0.04, 0.08],
         "perfect and none",
     );
-    assert!((of(Relay::RoundTrip) - 0.04).abs() < 1e-3);
+    assert!((of(PeerRelay::RoundTrip) - 0.04).abs() < 1e-3);
 }
 
 #[test]
