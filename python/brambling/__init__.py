@@ -42,7 +42,7 @@ from brambling._report import ModelReport, Report
 from brambling._table import Table
 
 if TYPE_CHECKING:
-    from brambling import graph, kernels, ml
+    from brambling import coflow, graph, kernels, ml
 
 __all__ = [
     "BuildError",
@@ -77,6 +77,7 @@ __all__ = [
     "VersionMismatch",
     "Written",
     "__version__",
+    "coflow",
     "connect",
     "graph",
     "kernels",
@@ -85,7 +86,7 @@ __all__ = [
     "model",
 ]
 
-_ON_FIRST_USE = frozenset({"graph", "kernels", "ml"})
+_ON_FIRST_USE = frozenset({"coflow", "graph", "kernels", "ml"})
 
 
 def __getattr__(name: str) -> Any:

@@ -20,6 +20,7 @@ __all__ = [
     "class_margins",
     "command",
     "connected_components",
+    "coflow_simulate",
     "fit_k_means",
     "fit_logistic",
     "fit_model",
@@ -183,6 +184,9 @@ def read_bandwidth(array: np.ndarray, threads: int, rounds: int) -> float: ...
 def least_seconds(read_bytes: float, flops: float, threads: int) -> tuple[float, str]: ...
 def processor() -> tuple[str, str]: ...
 def quantity(text: str, kind: str) -> float: ...
+def coflow_simulate(
+    words: list[str],
+) -> list[tuple[str, str, list[int], list[float], list[float], list[float], list[float]]]: ...
 def ideal_time(
     *,
     nodes: int,

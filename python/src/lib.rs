@@ -8,6 +8,7 @@ mod borrowed;
 mod builder;
 mod builtin;
 mod cluster;
+mod coflows;
 mod command;
 mod compiled;
 mod forks;
@@ -104,6 +105,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(report::least_seconds, module)?)?;
     module.add_function(wrap_pyfunction!(probes::processor, module)?)?;
     module.add_function(wrap_pyfunction!(ideal::quantity, module)?)?;
+    module.add_function(wrap_pyfunction!(coflows::coflow_simulate, module)?)?;
     module.add_function(wrap_pyfunction!(ideal::ideal_time, module)?)?;
     module.add_function(wrap_pyfunction!(ml::fit_logistic, module)?)?;
     module.add_function(wrap_pyfunction!(ml::start_k_means, module)?)?;

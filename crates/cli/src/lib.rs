@@ -36,6 +36,7 @@ mod table;
 mod top;
 
 pub use cluster::status_json;
+pub use coflow::{coflow_json, coflow_simulate};
 pub use model::model_json;
 
 use args::{Command, Parsed};
@@ -202,7 +203,7 @@ fn with_streams(
         Command::Config { json } => config::run(json, &mut streams),
         Command::Sort(arguments) => sort::sort(&arguments, host, &mut streams),
         Command::Model(arguments) => model::model(&arguments, &mut streams),
-        Command::Coflow(arguments) => coflow::coflow(&arguments, &mut streams),
+        Command::Coflow(arguments) => coflow::coflow(&arguments, host, &mut streams),
         Command::Grep(arguments) => grep::grep(&arguments, host, &mut streams),
         Command::Certs(arguments) => certs::certs(&arguments, &mut streams),
         Command::Controller(arguments) => cluster::controller(&arguments, host, &mut streams),

@@ -1,7 +1,7 @@
 //! What has to hold whenever rates were worked out: tests look at it in every run.
 
 use super::engine::Engine;
-use super::group::FlowGroup;
+use super::group::{Bundle, FlowGroup};
 use crate::coflow::policy::Sharing;
 
 /// Of a rate, what rounding may take.
@@ -46,9 +46,9 @@ impl Engine<'_> {
                 .iter()
                 .map(|used| *used >= self.all.capacity * (1.0 - NEAR))
                 .collect();
-            for bundle in group.bundles.iter().filter(|bundle| bundle.count > 0) {
+            for (place, bundle) in served(group) {
                 per_s += bundle.rate * f64::from(bundle.count);
-                for link in bundle.path.links() {
+                for link in group.path(place).links() {
                     let is_second = matches!(self.sharing(), Sharing::EndTogether);
                     assert!(
                         is_second
@@ -74,12 +74,18 @@ impl Engine<'_> {
     }
 
     fn check_bottlenecks(&self, group: &FlowGroup, used: &[f64]) {
-        for bundle in group.bundles.iter().filter(|bundle| bundle.count > 0) {
-            let links = bundle.path.links();
-            let full = links
-                .iter()
-                .filter(|link| used[**link as usize] >= self.all.capacity * (1.0 - 1e-6));
+        for (place, bundle) in served(group) {
+            let path = group.path(place);
+            let links = path.links().iter();
+            let full =
+                links.filter(|link| used[**link as usize] >= self.all.capacity * (1.0 - 1e-6));
             assert!(full.count() > 0, "a flow could have more: {bundle:?}");
         }
     }
+}
+
+/// The bundles that have flows.
+fn served(group: &FlowGroup) -> impl Iterator<Item = (usize, &Bundle)> {
+    let all = group.bundles.iter().enumerate();
+    all.filter(|(_, bundle)| bundle.count > 0)
 }

@@ -4,24 +4,18 @@ use super::SimulateOptions;
 use super::group::FlowGroup;
 use super::levels::Levels;
 use super::outcome::{Outcome, Took};
+use super::serving::GroupKey;
 use super::share::Sharer;
-use super::units::{NOWHERE, SimulatedUnits};
-use crate::coflow::policy::{
-    CoflowEvent, Needs, OrderChange, Policy, ServiceOrder, Sharing, Sizes, Unit,
-};
+use super::units::SimulatedUnits;
+use crate::coflow::policy::{CoflowEvent, Needs, Policy, Sharing, Sizes, Unit};
 use crate::coflow::workload::Workload;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// What happens within so many seconds happens at once.
 pub(super) const AT_ONCE_S: f64 = 1e-9;
-
-/// In which order groups are served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct GroupKey {
-    order: ServiceOrder,
-    unit: u32,
-}
+/// So many moments pass between two looks at whether to go on: some milliseconds.
+const MOMENTS_BETWEEN_LOOKS: u64 = 64;
 
 /// What will happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,25 +58,26 @@ pub(super) struct Engine<'w> {
     pub(super) options: &'w SimulateOptions,
     pub(super) policy: Box<dyn Policy>,
     pub(super) needs: Needs,
-    sharing: Sharing,
+    pub(super) sharing: Sharing,
     pub(super) all: SimulatedUnits,
     pub(super) groups: Vec<FlowGroup>,
-    keys: BTreeMap<GroupKey, u32>,
-    key_of: Vec<GroupKey>,
-    unit_of: BTreeMap<Unit, u32>,
+    pub(super) keys: BTreeMap<GroupKey, u32>,
+    pub(super) key_of: Vec<GroupKey>,
+    pub(super) unit_of: BTreeMap<Unit, u32>,
     coming: BinaryHeap<Timed>,
     pub(super) now: f64,
     /// Groups from this one on have to be worked out anew.
-    dirty: Option<GroupKey>,
-    sharer: Sharer,
-    free: Vec<f64>,
+    pub(super) dirty: Option<GroupKey>,
+    pub(super) sharer: Sharer,
+    pub(super) free: Vec<f64>,
     /// SimulatedUnits that are served and whose policy waits for bytes.
     pub(super) watched: Vec<u32>,
     pub(super) outcome: Outcome,
     /// Coflows that have come and are not done.
     pub(super) served: BTreeSet<u32>,
+    flows_done: usize,
     /// Who is on each link, where links choose for themselves.
-    levels: Levels,
+    pub(super) levels: Levels,
     #[cfg(test)]
     pub(super) carried: super::checks::CarriedBytes,
 }
@@ -113,11 +108,12 @@ impl<'w> Engine<'w> {
             coming: arrivals.collect(),
             now: 0.0,
             dirty: None,
-            sharer: Sharer::default(),
+            sharer: Sharer::new(all.capacity),
             free: vec![all.capacity; all.links],
             watched: Vec::new(),
             outcome: Outcome::default(),
             served: BTreeSet::new(),
+            flows_done: 0,
             levels: Levels::new(all.links),
             #[cfg(test)]
             carried: super::checks::CarriedBytes::default(),
@@ -125,15 +121,20 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Runs until all coflows are done.
-    pub(super) fn run(mut self) -> Outcome {
+    /// Runs until all coflows are done, or until it shall not go on.
+    pub(super) fn run(mut self, goes_on: &mut dyn FnMut(f64) -> bool) -> Option<Outcome> {
         let mut done = Vec::new();
+        let mut moments = 0_u64;
         while let Some(next) = self.next_moment() {
+            moments += 1;
+            if moments.is_multiple_of(MOMENTS_BETWEEN_LOOKS) && !goes_on(self.share_done()) {
+                return None;
+            }
             self.now = next;
             let at_once = self.now + AT_ONCE_S;
             let due: Vec<u32> = self.keys.values().copied().collect();
             for slot in due {
-                if self.groups[slot as usize].next <= at_once {
+                if self.groups[slot as usize].next <= at_once && self.is_tick() {
                     self.finish_flows(slot, &mut done);
                 }
             }
@@ -150,7 +151,12 @@ impl<'w> Engine<'w> {
                 self.work_out();
             }
         }
-        self.finish()
+        Some(self.finish())
+    }
+
+    /// Which share of all flows has ended.
+    fn share_done(&self) -> f64 {
+        self.flows_done as f64 / self.all.flows.len().max(1) as f64
     }
 
     fn finish(mut self) -> Outcome {
@@ -176,20 +182,28 @@ impl<'w> Engine<'w> {
         self.outcome
     }
 
-    /// When something happens next.
+    /// When something happens next. Flows that end between two ticks are looked at together at the second one; whatever
+    /// else happens is not held up.
     fn next_moment(&self) -> Option<f64> {
         let done = self
             .keys
             .values()
             .map(|slot| self.groups[*slot as usize].next);
+        let done = done.fold(f64::INFINITY, f64::min).max(self.now);
+        let done = match self.options.resolution_s {
+            None => done,
+            Some(tick) => (done / tick - 1e-9).ceil() * tick,
+        };
         let coming = self.coming.peek().map_or(f64::INFINITY, |timed| timed.at);
-        let next = done.fold(coming, f64::min).max(self.now);
-        if next == f64::INFINITY {
-            return None;
-        }
-        Some(match self.options.resolution_s {
-            None => next,
-            Some(tick) => (next / tick - 1e-9).ceil() * tick,
+        let next = coming.min(done).max(self.now);
+        (next < f64::INFINITY).then_some(next)
+    }
+
+    /// Whether flows that have ended are looked at now.
+    fn is_tick(&self) -> bool {
+        self.options.resolution_s.is_none_or(|tick| {
+            let ticks = self.now / tick;
+            (ticks - ticks.round()).abs() < 1e-6
         })
     }
 
@@ -232,12 +246,17 @@ impl<'w> Engine<'w> {
         for (unit, flows) in counts {
             self.begin_unit(unit, flows, sub_coflow, children);
         }
+        if self.needs.sizes == Sizes::Announced {
+            self.count_announcements(part);
+        }
         if flows.is_empty() {
             self.part_is_done(part, self.now);
         }
         for flow in flows {
             let unit = self.all.flows[flow as usize].unit;
-            let active = &mut self.all.units[unit as usize].active;
+            let state = &mut self.all.units[unit as usize];
+            self.all.families[state.family as usize].active += 1;
+            let active = &mut state.active;
             self.all.flows[flow as usize].place = active.len() as u32;
             active.push(flow);
             let state = &self.all.flows[flow as usize];
@@ -268,9 +287,6 @@ impl<'w> Engine<'w> {
             flows,
             bottleneck: None,
         });
-        if self.needs.sizes == Sizes::Announced {
-            self.outcome.messages += 2 * u64::from(flows);
-        }
         if children > 0.0 {
             self.tell_progress(unit);
         }
@@ -283,164 +299,6 @@ impl<'w> Engine<'w> {
         self.policy.hear(&event, &mut changes);
         for change in changes {
             self.follow(change);
-        }
-    }
-
-    fn follow(&mut self, change: OrderChange) {
-        let Some(unit) = self.unit_of.get(&change.unit).copied() else {
-            return;
-        };
-        let state = &mut self.all.units[unit as usize];
-        let before = std::mem::replace(&mut state.order, change.order);
-        if before == change.order {
-            return;
-        }
-        let active = state.active.clone();
-        self.count_messages(&active);
-        match self.sharing {
-            Sharing::Ranked | Sharing::OnePass | Sharing::EndTogether => self.rank_anew(unit),
-            Sharing::Classes | Sharing::Weighted(_) => {
-                for flow in active {
-                    self.serve_elsewhere(flow);
-                }
-            }
-            Sharing::LimitedMultiplexing => {
-                if change.order.class > 0 {
-                    self.levels.become_heavy(change.unit.coflow);
-                }
-            }
-        }
-    }
-
-    /// Each sender of flows that are served is told.
-    fn count_messages(&mut self, flows: &[u32]) {
-        let mut senders: Vec<u32> = flows
-            .iter()
-            .map(|it| self.all.flows[*it as usize].source)
-            .collect();
-        senders.sort_unstable();
-        senders.dedup();
-        self.outcome.messages += senders.len() as u64;
-    }
-
-    /// The group of a unit, which has it alone, is served in another order.
-    fn rank_anew(&mut self, unit: u32) {
-        let state = &self.all.units[unit as usize];
-        let (slot, order) = (state.group, state.order);
-        if slot == NOWHERE {
-            return;
-        }
-        let before = self.key_of[slot as usize];
-        let after = GroupKey { order, unit };
-        self.keys.remove(&before);
-        self.keys.insert(after, slot);
-        self.key_of[slot as usize] = after;
-        self.work_out_from(before.min(after));
-    }
-
-    fn work_out_from(&mut self, key: GroupKey) {
-        self.dirty = Some(self.dirty.map_or(key, |dirty| dirty.min(key)));
-    }
-
-    /// In which group a flow is served, apart from whom there, and with which weight.
-    fn where_to(&self, flow: u32) -> (GroupKey, u64, f64) {
-        let of = &self.all.flows[flow as usize];
-        let unit = of.unit;
-        let order = self.all.units[unit as usize].order;
-        match &self.sharing {
-            Sharing::Classes => {
-                let order = ServiceOrder { rank: 0, ..order };
-                (GroupKey { order, unit: 0 }, 0, 1.0)
-            }
-            Sharing::Weighted(weights) => {
-                let class = usize::from(order.class).min(weights.len() - 1);
-                (GroupKey::default(), class as u64, weights[class])
-            }
-            Sharing::Ranked | Sharing::OnePass => (GroupKey { order, unit }, 0, 1.0),
-            Sharing::EndTogether => (GroupKey { order, unit }, u64::from(flow), 1.0),
-            Sharing::LimitedMultiplexing => {
-                let coflow = self.all.units[unit as usize].key.coflow;
-                let rank = self.levels.level(coflow, of.path.links());
-                let order = ServiceOrder { class: 0, rank };
-                (GroupKey { order, unit: 0 }, 0, 1.0)
-            }
-        }
-    }
-
-    /// The slot of a group, made if there is none, with its flows as of now.
-    fn group(&mut self, key: GroupKey) -> u32 {
-        let slot = match self.keys.get(&key) {
-            Some(slot) => *slot,
-            None => {
-                self.groups.push(FlowGroup::new(self.now));
-                self.key_of.push(key);
-                let slot = self.groups.len() as u32 - 1;
-                self.keys.insert(key, slot);
-                if self.serves_units() {
-                    self.all.units[key.unit as usize].group = slot;
-                }
-                slot
-            }
-        };
-        self.groups[slot as usize].advance(self.now);
-        self.work_out_from(key);
-        slot
-    }
-
-    /// A flow is served that was not, and has so many bytes left.
-    fn serve(&mut self, flow: u32, left: f64) {
-        if self.sharing == Sharing::LimitedMultiplexing {
-            let of = &self.all.flows[flow as usize];
-            let coflow = self.all.units[of.unit as usize].key.coflow;
-            self.levels.come(coflow, of.path.links());
-        }
-        self.put(flow, left);
-    }
-
-    /// A flow goes to the group that serves it, and has so many bytes left.
-    fn put(&mut self, flow: u32, left: f64) {
-        let (key, apart, weight) = self.where_to(flow);
-        let slot = self.group(key);
-        let path = self.all.flows[flow as usize].path;
-        let (bundle, target) = self.groups[slot as usize].add(flow, path, apart, weight, left);
-        let of = &mut self.all.flows[flow as usize];
-        (of.group, of.bundle, of.target, of.apart) = (slot, bundle, target, apart);
-    }
-
-    /// A flow is not served any more where it was.
-    fn leave(&mut self, flow: u32) {
-        let of = &mut self.all.flows[flow as usize];
-        let slot = std::mem::replace(&mut of.group, NOWHERE);
-        if slot == NOWHERE {
-            return;
-        }
-        let (bundle, apart) = (of.bundle, of.apart);
-        let group = &mut self.groups[slot as usize];
-        group.advance(self.now);
-        group.remove(bundle, apart);
-        let key = self.key_of[slot as usize];
-        if group.flows == 0 {
-            self.groups[slot as usize] = FlowGroup::new(self.now);
-        }
-        self.work_out_from(key);
-    }
-
-    fn serve_elsewhere(&mut self, flow: u32) {
-        let left = self.all.left(&self.groups, flow, self.now);
-        self.leave(flow);
-        self.put(flow, left);
-    }
-
-    /// Links look anew whom they serve: flows go to the group of their level.
-    fn level_anew(&mut self) {
-        let served = self.served.iter();
-        let units = served.flat_map(|coflow| &self.all.coflows[*coflow as usize].units);
-        let flows = units.flat_map(|unit| &self.all.units[*unit as usize].active);
-        for flow in flows.copied().collect::<Vec<u32>>() {
-            let slot = self.all.flows[flow as usize].group;
-            if slot != NOWHERE && self.where_to(flow).0 != self.key_of[slot as usize] {
-                self.serve_elsewhere(flow);
-            }
         }
     }
 
@@ -465,11 +323,13 @@ impl<'w> Engine<'w> {
         let of = self.all.flows[flow as usize];
         let unit = &mut self.all.units[of.unit as usize];
         unit.active.swap_remove(of.place as usize);
+        self.all.families[unit.family as usize].active -= 1;
         if let Some(moved) = unit.active.get(of.place as usize) {
             self.all.flows[*moved as usize].place = of.place;
         }
         unit.done_bytes += of.bytes;
         unit.done_flows += 1;
+        self.flows_done += 1;
         unit.flows_left -= 1;
         let (key, is_done) = (unit.key, unit.flows_left == 0);
         if self.sharing == Sharing::LimitedMultiplexing {
@@ -503,95 +363,10 @@ impl<'w> Engine<'w> {
             self.sizes_change();
         }
     }
-
-    /// Works out the rates of groups that may have others now.
-    fn work_out(&mut self) {
-        let Some(dirty) = self.dirty.take() else {
-            return;
-        };
-        self.outcome.rounds += 1;
-        self.free.fill(self.all.capacity);
-        let ends_together = self.sharing == Sharing::EndTogether;
-        let slots: Vec<(GroupKey, u32)> =
-            self.keys.iter().map(|(key, slot)| (*key, *slot)).collect();
-        for (key, slot) in &slots {
-            let group = &mut self.groups[*slot as usize];
-            if *key < dirty && !ends_together {
-                for link in &group.links {
-                    let free = &mut self.free[link.link as usize];
-                    *free = (*free - link.used).max(0.0);
-                }
-                continue;
-            }
-            group.advance(self.now);
-            match self.sharing {
-                Sharing::OnePass => self.sharer.one_pass(group, &mut self.free),
-                Sharing::EndTogether => {
-                    let left = |group: &FlowGroup, place| group.first_left(place);
-                    self.sharer.end_together(group, &mut self.free, left);
-                }
-                _ => self.sharer.max_min(group, &mut self.free, false),
-            }
-        }
-        if ends_together {
-            for (_, slot) in &slots {
-                self.sharer
-                    .max_min(&mut self.groups[*slot as usize], &mut self.free, true);
-            }
-        }
-        for (key, slot) in slots {
-            if key < dirty && !ends_together {
-                continue;
-            }
-            let (flows, group) = (&self.all.flows, &mut self.groups[slot as usize]);
-            if group.flows == 0 {
-                self.keys.remove(&key);
-                self.retired(key, slot);
-                continue;
-            }
-            group.look_ahead(|flow, place, target| is_here(flows, slot, flow, place, target));
-        }
-        #[cfg(test)]
-        self.check_rates();
-        self.predict_again(dirty);
-    }
-
-    #[cfg(test)]
-    pub(super) fn slots_in_order(&self) -> Vec<u32> {
-        self.keys.values().copied().collect()
-    }
-
-    #[cfg(test)]
-    pub(super) fn sharing(&self) -> &Sharing {
-        &self.sharing
-    }
-
-    fn retired(&mut self, key: GroupKey, slot: u32) {
-        self.groups[slot as usize] = FlowGroup::new(self.now);
-        if self.serves_units() {
-            self.all.units[key.unit as usize].group = NOWHERE;
-        }
-    }
-
-    /// Whether the rates of a unit's flows may have been worked out anew, from that group on.
-    pub(super) fn was_worked_out(&self, unit: u32, dirty: GroupKey) -> bool {
-        let active = &self.all.units[unit as usize].active;
-        active.iter().any(|flow| {
-            let slot = self.all.flows[*flow as usize].group;
-            slot != NOWHERE && self.key_of[slot as usize] >= dirty
-        })
-    }
-
-    /// Whether each unit has a group of its own.
-    fn serves_units(&self) -> bool {
-        matches!(
-            self.sharing,
-            Sharing::Ranked | Sharing::OnePass | Sharing::EndTogether
-        )
-    }
 }
 
-fn is_here(
+/// Whether a flow is in that bundle of that group, with that target.
+pub(super) fn is_here(
     flows: &[super::units::FlowState],
     slot: u32,
     flow: u32,

@@ -1,12 +1,17 @@
 //! Owns the flows that are served together: a class, or a unit. Flows of one path are a bundle, whose rate each of
 //! them has, so what a flow has left is known from one counter for all of them.
+//!
+//! Most bundles of most groups wait for links that others fill. What is done whenever rates change looks at those
+//! that move, and at no others.
 
-use super::fabric::Path;
+use super::fabric::{PATH_MOST, Path};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
 /// A flow is done when it has less left than this, in bytes: rounding.
 const DONE_BYTES: f64 = 1e-2;
+/// Stands where a path has no more links.
+const NO_LINK: u32 = u32::MAX;
 
 /// When a flow is done: by how many bytes each flow of its bundle has had.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,29 +36,50 @@ impl Ord for Target {
     }
 }
 
-/// Flows of one path.
-#[derive(Debug)]
+/// Flows of one path, as far as they are looked at whenever rates change: a line of cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Bundle {
-    pub(super) path: Path,
     /// The links in the group's list.
-    pub(super) local: [u32; super::fabric::PATH_MOST],
+    local: [u32; PATH_MOST],
     /// How many flows.
     pub(super) count: u32,
+    /// The pass that has seen it last, and whether it has set its rate: see [`super::share`].
+    pub(super) pass: u32,
     /// How much a flow counts beside others.
     pub(super) weight: f64,
     /// Bytes that each flow has had.
     pub(super) had: f64,
     /// Bytes a second that each flow gets.
     pub(super) rate: f64,
-    /// The pass that has set the rate.
-    pub(super) pass: u64,
+    /// When the first of its flows is done, by bytes that each has had.
+    first: f64,
+}
+
+/// What else there is to know of a bundle.
+#[derive(Debug)]
+struct BundleFlows {
+    path: Path,
+    apart: u64,
     targets: BinaryHeap<Target>,
+}
+
+/// Where on its flows' paths a link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PathPlace {
+    /// At their sources.
+    First,
+    /// Between.
+    Middle,
+    /// At their destinations.
+    Last,
 }
 
 /// A link that the group uses.
 #[derive(Debug)]
 pub(super) struct LocalLink {
     pub(super) link: u32,
+    pub(super) place: PathPlace,
     /// The weight of its flows.
     pub(super) weight: f64,
     pub(super) bundles: Vec<u32>,
@@ -65,7 +91,10 @@ pub(super) struct LocalLink {
 #[derive(Debug, Default)]
 pub(super) struct FlowGroup {
     pub(super) bundles: Vec<Bundle>,
+    bundle_flows: Vec<BundleFlows>,
     pub(super) links: Vec<LocalLink>,
+    /// The bundles whose flows get anything.
+    pub(super) moving: Vec<u32>,
     // order: looked up only.
     places: HashMap<(Path, u64), u32>,
     // order: looked up only.
@@ -77,6 +106,21 @@ pub(super) struct FlowGroup {
     pub(super) since: f64,
     /// When the next flow is done, if rates stay.
     pub(super) next: f64,
+}
+
+impl Bundle {
+    /// Its links, by their places in the group's list.
+    #[inline]
+    pub(super) fn locals(&self) -> impl Iterator<Item = usize> + Clone + use<> {
+        let links = self.local.into_iter().take_while(|it| *it != NO_LINK);
+        links.map(|it| it as usize)
+    }
+
+    /// What its first flow has left, where the group is as of now.
+    #[inline]
+    pub(super) fn first_left(&self) -> f64 {
+        (self.first - self.had).max(0.0)
+    }
 }
 
 impl FlowGroup {
@@ -107,24 +151,32 @@ impl FlowGroup {
         let bundle = &mut self.bundles[place as usize];
         bundle.count += 1;
         let target = bundle.had + left;
-        bundle.targets.push(Target {
+        bundle.first = bundle.first.min(target);
+        let targets = &mut self.bundle_flows[place as usize].targets;
+        targets.push(Target {
             bytes: target,
             flow,
         });
-        for local in &bundle.local[..path.links().len()] {
-            self.links[*local as usize].weight += weight;
+        for local in bundle.locals() {
+            self.links[local].weight += weight;
         }
         self.flows += 1;
         (place, target)
     }
 
     fn bundle(&mut self, path: Path, apart: u64, weight: f64) -> u32 {
-        let mut local = [0; super::fabric::PATH_MOST];
-        for (at, link) in local.iter_mut().zip(path.links()) {
+        let mut local = [NO_LINK; PATH_MOST];
+        let last = path.links().len() - 1;
+        for (hop, (at, link)) in local.iter_mut().zip(path.links()).enumerate() {
             let links = &mut self.links;
             *at = *self.local.entry(*link).or_insert_with(|| {
                 links.push(LocalLink {
                     link: *link,
+                    place: match hop {
+                        0 => PathPlace::First,
+                        hop if hop == last => PathPlace::Last,
+                        _ => PathPlace::Middle,
+                    },
                     weight: 0.0,
                     bundles: Vec::new(),
                     used: 0.0,
@@ -133,41 +185,52 @@ impl FlowGroup {
             });
         }
         let bundle = Bundle {
-            path,
             local,
             count: 0,
+            pass: 0,
             weight,
             had: 0.0,
             rate: 0.0,
-            pass: 0,
+            first: f64::INFINITY,
+        };
+        let flows = BundleFlows {
+            path,
+            apart,
             targets: BinaryHeap::new(),
         };
         let place = match self.free.pop() {
             Some(place) => {
                 self.bundles[place as usize] = bundle;
+                self.bundle_flows[place as usize] = flows;
                 place
             }
             None => {
                 self.bundles.push(bundle);
+                self.bundle_flows.push(flows);
                 self.bundles.len() as u32 - 1
             }
         };
-        for at in &local[..path.links().len()] {
-            self.links[*at as usize].bundles.push(place);
+        for at in bundle.locals() {
+            self.links[at].bundles.push(place);
         }
         self.places.insert((path, apart), place);
         place
     }
 
-    /// A flow goes, to another group or since it is done. Its target stays until it is looked at.
-    pub(super) fn remove(&mut self, place: u32, apart: u64) {
+    /// A flow goes, to another group or since it is done; `is_here` says whether a flow is still in that bundle, with
+    /// that target.
+    pub(super) fn remove(
+        &mut self,
+        place: u32,
+        target: f64,
+        is_here: impl Fn(u32, u32, f64) -> bool,
+    ) {
         let bundle = &mut self.bundles[place as usize];
         bundle.count -= 1;
         self.flows -= 1;
-        let (path, weight, is_empty) = (bundle.path, bundle.weight, bundle.count == 0);
-        let local = bundle.local;
-        for at in &local[..path.links().len()] {
-            let link = &mut self.links[*at as usize];
+        let (weight, is_empty) = (bundle.weight, bundle.count == 0);
+        for at in bundle.locals() {
+            let link = &mut self.links[at];
             link.weight -= weight;
             if is_empty {
                 link.bundles.retain(|it| *it != place);
@@ -178,12 +241,28 @@ impl FlowGroup {
             }
         }
         if is_empty {
-            let bundle = &mut self.bundles[place as usize];
-            bundle.targets.clear();
+            let flows = &mut self.bundle_flows[place as usize];
+            self.places.remove(&(flows.path, flows.apart));
+            flows.targets = BinaryHeap::new();
+            bundle.first = f64::INFINITY;
+            // It stays among those that move until rates are worked out anew, which is before time goes on.
             bundle.rate = 0.0;
-            self.places.remove(&(path, apart));
             self.free.push(place);
+        } else if target <= bundle.first {
+            self.find_first(place, &is_here);
         }
+    }
+
+    /// Which of a bundle's flows is done first. Targets of flows that have gone are dropped.
+    fn find_first(&mut self, place: u32, is_here: &impl Fn(u32, u32, f64) -> bool) {
+        let targets = &mut self.bundle_flows[place as usize].targets;
+        while let Some(target) = targets.peek()
+            && !is_here(target.flow, place, target.bytes)
+        {
+            targets.pop();
+        }
+        let first = targets.peek().map_or(f64::INFINITY, |target| target.bytes);
+        self.bundles[place as usize].first = first;
     }
 
     /// What a flow of a bundle with that target has left at a time.
@@ -192,24 +271,36 @@ impl FlowGroup {
         target - bundle.had - bundle.rate * (now - self.since)
     }
 
-    /// What the only flow of a bundle has left; the group is as of now.
-    pub(super) fn first_left(&self, place: u32) -> f64 {
-        let bundle = &self.bundles[place as usize];
-        bundle
-            .targets
-            .peek()
-            .map_or(0.0, |target| target.bytes - bundle.had)
-    }
-
     /// Lets flows have what they had until now.
     pub(super) fn advance(&mut self, now: f64) {
         let seconds = now - self.since;
         if seconds > 0.0 {
-            for bundle in &mut self.bundles {
+            for place in &self.moving {
+                let bundle = &mut self.bundles[*place as usize];
                 bundle.had += bundle.rate * seconds;
             }
         }
         self.since = now;
+    }
+
+    /// Nothing moves any more.
+    pub(super) fn stop(&mut self) {
+        for place in self.moving.drain(..) {
+            self.bundles[place as usize].rate = 0.0;
+        }
+        for link in &mut self.links {
+            link.used = 0.0;
+        }
+    }
+
+    /// A bundle's flows get so much more.
+    #[inline]
+    pub(super) fn speed_up(&mut self, place: u32, more: f64) {
+        let bundle = &mut self.bundles[place as usize];
+        if bundle.rate <= 0.0 && more > 0.0 {
+            self.moving.push(place);
+        }
+        bundle.rate += more;
     }
 
     /// The flows that are done by now, each with when it was. They are still in the group, which is as of now;
@@ -219,41 +310,43 @@ impl FlowGroup {
         is_here: impl Fn(u32, u32, f64) -> bool,
         done: &mut Vec<(u32, f64)>,
     ) {
-        for (place, bundle) in (0..).zip(&mut self.bundles) {
-            while let Some(target) = bundle.targets.peek() {
+        for at in 0..self.moving.len() {
+            let place = self.moving[at];
+            let bundle = self.bundles[place as usize];
+            if bundle.first - bundle.had > DONE_BYTES {
+                continue;
+            }
+            let targets = &mut self.bundle_flows[place as usize].targets;
+            while let Some(target) = targets.peek() {
                 let is_stale = !is_here(target.flow, place, target.bytes);
                 let over = bundle.had - target.bytes;
                 if !is_stale && over < -DONE_BYTES {
                     break;
                 }
                 if !is_stale {
-                    let ago = match bundle.rate > 0.0 {
-                        true => (over / bundle.rate).max(0.0),
-                        false => 0.0,
-                    };
+                    let ago = (over / bundle.rate).max(0.0);
                     done.push((target.flow, self.since - ago));
                 }
-                bundle.targets.pop();
+                targets.pop();
             }
+            let first = targets.peek().map_or(f64::INFINITY, |target| target.bytes);
+            self.bundles[place as usize].first = first;
         }
     }
 
     /// When the next flow is done: sees to [`FlowGroup::next`] after rates have been set.
-    pub(super) fn look_ahead(&mut self, is_here: impl Fn(u32, u32, f64) -> bool) {
-        let mut next = f64::INFINITY;
-        for (place, bundle) in (0..).zip(&mut self.bundles) {
-            if bundle.rate <= 0.0 {
-                continue;
-            }
-            while let Some(target) = bundle.targets.peek() {
-                if is_here(target.flow, place, target.bytes) {
-                    let left = (target.bytes - bundle.had).max(0.0);
-                    next = next.min(self.since + left / bundle.rate);
-                    break;
-                }
-                bundle.targets.pop();
-            }
+    pub(super) fn look_ahead(&mut self) {
+        let mut soonest = f64::INFINITY;
+        for place in &self.moving {
+            let bundle = &self.bundles[*place as usize];
+            soonest = soonest.min(bundle.first_left() / bundle.rate);
         }
-        self.next = next;
+        self.next = self.since + soonest;
+    }
+
+    /// The links of a bundle's flows.
+    #[cfg(test)]
+    pub(super) fn path(&self, place: usize) -> Path {
+        self.bundle_flows[place].path
     }
 }

@@ -1,11 +1,13 @@
 //! What policies are told, and when: what has come of a unit, what other receivers have relayed, and what is left.
 
 use super::PeerRelay;
-use super::engine::{AT_ONCE_S, ComingEvent, Engine, GroupKey};
-use super::units::NOWHERE;
+use super::engine::{AT_ONCE_S, ComingEvent, Engine};
+use super::serving::GroupKey;
+use super::units::{FamilySeen, NOWHERE};
 use crate::coflow::policy::{CoflowEvent, Heard, Sizes};
 
-/// SimulatedUnits with more flows than this are looked at from time to time, others whenever their rates change.
+/// Units that have more flows than this, together with those whose bytes count for them, are looked at from time to time,
+/// others whenever their rates change.
 const FEW_FLOWS: usize = 32;
 /// How late a unit of many flows may be seen to have what its policy waits for: such a part of its age, but no less
 /// than so many seconds.
@@ -16,34 +18,57 @@ const NEAR_BYTES: f64 = 1e-2;
 
 impl Engine<'_> {
     /// What a unit's receiver knows, and how many bytes a second that grows by.
-    fn heard(&self, unit: u32) -> (Heard, f64) {
-        let state = &self.all.units[unit as usize];
+    fn heard(&mut self, unit: u32) -> (Heard, f64) {
         let (own, rate) = self.all.received(&self.groups, unit, self.now);
+        let state = &self.all.units[unit as usize];
+        let (family, children) = (state.family, state.children_bytes);
         let mut heard = Heard {
             own,
             peers: 0.0,
-            children: 0.0,
-        };
-        let mut grows = rate;
-        if self.needs.by_receiver {
-            heard.children = state.children_bytes;
-        }
-        let is_told = !self.needs.by_receiver || self.options.relay == PeerRelay::RoundTrip;
-        if is_told {
-            let ago = if self.needs.by_receiver {
-                self.options.rtt_s
+            children: if self.needs.by_receiver {
+                children
             } else {
                 0.0
-            };
-            for peer in &self.all.families[state.family as usize] {
-                if *peer != unit && self.all.units[*peer as usize].has_begun {
-                    let (bytes, rate) = self.all.received(&self.groups, *peer, self.now);
-                    heard.peers += (bytes - rate * ago).max(0.0);
-                    grows += rate;
-                }
-            }
+            },
+        };
+        let is_told = !self.needs.by_receiver || self.options.relay == PeerRelay::RoundTrip;
+        let has_peers = self.all.families[family as usize].members.len() > 1;
+        if !is_told || !has_peers {
+            return (heard, rate);
         }
-        (heard, grows)
+        let all = self.family_seen(family);
+        let ago = match self.needs.by_receiver {
+            true => self.options.rtt_s,
+            false => 0.0,
+        };
+        heard.peers = (all.bytes - own - (all.rate - rate) * ago).max(0.0);
+        (heard, all.rate)
+    }
+
+    /// What has come of a family. Many of it ask at the same moment.
+    fn family_seen(&mut self, family: u32) -> FamilySeen {
+        let at = (self.now, self.outcome.rounds);
+        let state = &self.all.families[family as usize];
+        if state.seen.at == at {
+            return state.seen;
+        }
+        let mut seen = FamilySeen {
+            at,
+            ..FamilySeen::default()
+        };
+        for unit in &state.members {
+            let (bytes, rate) = self.all.received(&self.groups, *unit, self.now);
+            seen.bytes += bytes;
+            seen.rate += rate;
+        }
+        self.all.families[family as usize].seen = seen;
+        seen
+    }
+
+    /// Whether a unit is looked at whenever rates change: nobody counts for it but few flows.
+    fn is_small(&self, unit: u32) -> bool {
+        let family = self.all.units[unit as usize].family;
+        self.all.families[family as usize].active as usize <= FEW_FLOWS
     }
 
     /// The policy is told what has come of a unit.
@@ -78,8 +103,7 @@ impl Engine<'_> {
         for unit in &watched {
             let state = &mut self.all.units[*unit as usize];
             let is_new = std::mem::take(&mut state.is_new);
-            let state = &self.all.units[*unit as usize];
-            if is_new || (state.active.len() <= FEW_FLOWS && self.was_worked_out(*unit, dirty)) {
+            if is_new || (self.is_small(*unit) && self.was_worked_out(*unit, dirty)) {
                 self.predict(*unit);
             }
         }
@@ -99,18 +123,25 @@ impl Engine<'_> {
         let (heard, grows) = self.heard(unit);
         let missing = (wanted - heard.own - heard.peers - heard.children).max(NEAR_BYTES);
         let mut wait = missing / grows;
+        let is_small = self.is_small(unit);
         let state = &mut self.all.units[unit as usize];
         state.version += 1;
         let version = state.version;
-        if state.active.len() > FEW_FLOWS || !wait.is_finite() {
+        if !is_small || !wait.is_finite() {
             let age = self.now - self.all.coflows[state.key.coflow as usize].arrival_s;
             let late = (age * LATE_SHARE).max(LATE_S);
-            wait = wait.min((missing / state.rate_most).max(late));
+            let rate_most = self.all.families[state.family as usize].rate_most;
+            wait = wait.min((missing / rate_most).max(late));
         }
         if wait.is_finite() {
             // Time goes on, or it would be looked at for ever.
-            let wait = wait.max(2.0 * AT_ONCE_S);
-            self.at(self.now + wait, ComingEvent::Reached(unit, version));
+            let at = self.now + wait.max(2.0 * AT_ONCE_S);
+            // Those of one family are looked at together.
+            let at = match is_small {
+                true => at,
+                false => (at / LATE_S).ceil() * LATE_S,
+            };
+            self.at(at, ComingEvent::Reached(unit, version));
         }
     }
 
@@ -141,9 +172,10 @@ impl Engine<'_> {
 
     /// The policy is told what is left of each coflow that its receivers have heard of.
     pub(super) fn tell_what_is_left(&mut self) {
-        let heard_s = match self.needs.sizes {
-            Sizes::Announced => self.now - self.options.rtt_s * 0.999,
-            _ => self.now,
+        let is_announced = self.needs.sizes == Sizes::Announced;
+        let heard_s = match is_announced {
+            true => self.now - self.options.rtt_s * 0.999,
+            false => self.now,
         };
         let begun: Vec<u32> = self.served.iter().copied().collect();
         for coflow in begun {
@@ -152,7 +184,14 @@ impl Engine<'_> {
                 continue;
             }
             let units = state.units.clone();
-            let bottleneck = self.all.bottleneck(&self.groups, &units, self.now);
+            let (all, groups) = (&self.all, &self.groups);
+            let left = match is_announced {
+                true => all.believed_bottleneck(groups, coflow, self.now),
+                false => Some(all.bottleneck(groups, &units, self.now)),
+            };
+            let Some(bottleneck) = left else {
+                continue;
+            };
             for unit in units {
                 let state = &self.all.units[unit as usize];
                 if state.has_begun && state.flows_left > 0 {

@@ -2,10 +2,10 @@
 //!
 //! Flows are fluid: each has a rate, which stays as it is until something happens: a coflow comes, a flow ends, the
 //! policy changes an order. Then rates are worked out anew ([`share`]), for those groups of flows ([`group`]) that
-//! are served no sooner than the one in which it happened. Nothing is lost, and no packet waits.
+//! are served no sooner than the one in which it happened ([`serving`]). Nothing is lost, and no packet waits.
 //!
-//! On a big switch all that is exact. On a fat tree rates are looked at at ticks of [`SimulateOptions::resolution_s`]:
-//! what a flow that ends leaves is idle until the next tick.
+//! On a big switch all that is exact. On a fat tree flows that end are looked at at ticks of
+//! [`SimulateOptions::resolution_s`]: what one leaves is idle until the next tick. When it ended is exact.
 
 #[cfg(test)]
 mod checks;
@@ -14,7 +14,9 @@ mod fabric;
 mod group;
 mod knowledge;
 mod levels;
+mod messages;
 mod outcome;
+mod serving;
 mod share;
 mod summary;
 mod units;
@@ -49,9 +51,13 @@ pub struct SimulateOptions {
     pub relay: PeerRelay,
     /// How long a packet and its answer take, in seconds.
     pub rtt_s: f64,
-    /// How far apart the moments are at which rates are looked at; none: whenever something happens.
+    /// How far apart the moments are at which flows that have ended are looked at; none: each when it ends.
     pub resolution_s: Option<f64>,
-    /// Where ports are on a fat tree, and which paths flows take.
+    /// By up to which share of themselves announced sizes are off: those of one coflow all by the same.
+    pub sizes_off: f64,
+    /// Which share of hosts tells nobody anything: neither what they send, nor what they still have to receive.
+    pub silent: f64,
+    /// Where ports are on a fat tree, which paths flows take, which sizes are off by how much, and who is silent.
     pub seed: u64,
 }
 
@@ -63,6 +69,8 @@ impl Default for SimulateOptions {
             relay: PeerRelay::Perfect,
             rtt_s: 100e-6,
             resolution_s: None,
+            sizes_off: 0.0,
+            silent: 0.0,
             seed: 1,
         }
     }
@@ -92,7 +100,20 @@ pub fn simulate(
     choices: &PolicyChoices,
     options: &SimulateOptions,
 ) -> Outcome {
-    engine::Engine::new(workload, policy.build(choices), options).run()
+    let done = simulate_watched(workload, policy, choices, options, &mut |_| true);
+    done.expect("nobody stops it")
+}
+
+/// As [`simulate`]; `goes_on` is told from time to time which share of all flows has ended, and says whether to go on.
+/// None: it said no.
+pub fn simulate_watched(
+    workload: &Workload,
+    policy: PolicyName,
+    choices: &PolicyChoices,
+    options: &SimulateOptions,
+    goes_on: &mut dyn FnMut(f64) -> bool,
+) -> Option<Outcome> {
+    engine::Engine::new(workload, policy.build(choices), options).run(goes_on)
 }
 
 #[cfg(test)]

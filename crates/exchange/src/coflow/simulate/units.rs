@@ -6,7 +6,7 @@ use super::{PeerRelay, SimulateOptions};
 use crate::coflow::policy::{EVERYWHERE, Needs, ServiceOrder, Unit};
 use crate::coflow::workload::Workload;
 use brambling_program::key;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A flow's group when it has none.
 pub(super) const NOWHERE: u32 = u32::MAX;
@@ -17,14 +17,13 @@ pub(super) struct FlowState {
     pub(super) part: u32,
     pub(super) unit: u32,
     pub(super) source: u32,
+    pub(super) destination: u32,
     pub(super) bytes: f64,
     pub(super) path: Path,
     /// Where it is served: a group's slot, a bundle there, and when it is done.
     pub(super) group: u32,
     pub(super) bundle: u32,
     pub(super) target: f64,
-    /// What keeps it apart from other flows of its path there.
-    pub(super) apart: u64,
     /// Where it stands among those of its unit that are served.
     pub(super) place: u32,
 }
@@ -71,8 +70,27 @@ pub(super) struct UnitState {
     pub(super) group: u32,
     /// Those whose bytes count together with its own.
     pub(super) family: u32,
-    /// The most that can come of its family, in bytes a second.
+}
+
+/// Units whose bytes count together.
+#[derive(Debug)]
+pub(super) struct FamilyState {
+    pub(super) members: Vec<u32>,
+    /// How many of their flows are served.
+    pub(super) active: u32,
+    /// The most that can come of them, in bytes a second.
     pub(super) rate_most: f64,
+    /// What had come of all when somebody looked last.
+    pub(super) seen: FamilySeen,
+}
+
+/// What had come of a family, and how many bytes a second came.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct FamilySeen {
+    /// When, and after how many changes of rates.
+    pub(super) at: (f64, u64),
+    pub(super) bytes: f64,
+    pub(super) rate: f64,
 }
 
 /// A coflow.
@@ -83,6 +101,8 @@ pub(super) struct CoflowState {
     pub(super) parts_left: u32,
     pub(super) arrival_s: f64,
     pub(super) done_s: f64,
+    /// How many times their lengths its flows are announced to have.
+    announced: f64,
 }
 
 /// Everything of a workload on a fabric.
@@ -92,11 +112,12 @@ pub(super) struct SimulatedUnits {
     pub(super) parts: Vec<PartState>,
     pub(super) units: Vec<UnitState>,
     pub(super) coflows: Vec<CoflowState>,
-    /// SimulatedUnits whose bytes count together.
-    pub(super) families: Vec<Vec<u32>>,
+    pub(super) families: Vec<FamilyState>,
     /// What a link carries, in bytes a second.
     pub(super) capacity: f64,
     pub(super) links: usize,
+    /// By link, whether it is that of a host which tells nobody anything.
+    silent: Vec<bool>,
 }
 
 /// A number that says nothing about the other.
@@ -109,6 +130,26 @@ fn permutation(hosts: u32, seed: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..hosts).collect();
     order.sort_by_key(|host| (mixed(seed ^ mixed(u64::from(*host))), *host));
     order
+}
+
+/// How many times its length a coflow's flows are announced to have: the same for all, or errors would cancel out.
+fn announced(options: &SimulateOptions, coflow: u32) -> f64 {
+    let draw = mixed(options.seed ^ mixed(u64::from(coflow) | 1 << 40));
+    let between = draw as f64 / u64::MAX as f64;
+    1.0 + options.sizes_off * (2.0 * between - 1.0)
+}
+
+/// By link, whether it is that of a silent host. Hosts are drawn among all, and at least one is where any shall be.
+fn silent(options: &SimulateOptions, ports: u32) -> Vec<bool> {
+    let hosts = options.fabric.hosts(ports);
+    let mut silent = vec![false; options.fabric.links(ports)];
+    let count = (options.silent * f64::from(hosts)).ceil() as usize;
+    let drawn = permutation(hosts, options.seed ^ u64::from(u32::MAX));
+    for host in drawn.into_iter().take(count) {
+        silent[host as usize] = true;
+        silent[(hosts + host) as usize] = true;
+    }
+    silent
 }
 
 impl SimulatedUnits {
@@ -132,6 +173,7 @@ impl SimulatedUnits {
             families: Vec::new(),
             capacity: options.gbps * 1e9 / 8.0,
             links: options.fabric.links(workload.ports),
+            silent: silent(options, workload.ports),
         };
         for (number, coflow) in (0..).zip(&workload.coflows) {
             let first = all.parts.len() as u32;
@@ -163,12 +205,12 @@ impl SimulatedUnits {
                         part: first + place,
                         unit,
                         source: flow.source,
+                        destination: flow.destination,
                         bytes: flow.bytes,
                         path: options.fabric.path(hosts, source, destination, choice),
                         group: NOWHERE,
                         bundle: 0,
                         target: 0.0,
-                        apart: 0,
                         place: 0,
                     });
                 }
@@ -205,6 +247,7 @@ impl SimulatedUnits {
                 units,
                 arrival_s: coflow.arrival_s,
                 done_s: coflow.arrival_s,
+                announced: announced(options, number),
             });
         }
         all
@@ -222,8 +265,29 @@ impl SimulatedUnits {
             for unit in &members {
                 self.units[*unit as usize].family = self.families.len() as u32;
             }
-            self.families.push(members);
+            self.families.push(FamilyState {
+                active: 0,
+                rate_most: self.rate_most(&members),
+                seen: FamilySeen::default(),
+                members,
+            });
         }
+    }
+
+    /// The most that can come of some units of one coflow, which was added last: all links of their sources, or all of
+    /// their destinations.
+    fn rate_most(&self, members: &[u32]) -> f64 {
+        let is_member = |flow: &&FlowState| members.contains(&flow.unit);
+        let coflow = self.units[members[0] as usize].key.coflow;
+        let of_coflow = |flow: &&FlowState| self.units[flow.unit as usize].key.coflow == coflow;
+        let flows = self.flows.iter().rev().take_while(of_coflow);
+        let (mut sources, mut destinations) = (BTreeSet::new(), BTreeSet::new());
+        for flow in flows.filter(is_member) {
+            sources.insert(flow.source);
+            destinations.insert(flow.destination);
+        }
+        let links = sources.len().min(destinations.len());
+        self.capacity * links as f64
     }
 
     fn find_descendants(&mut self, after: &[&[u32]], first: u32) {
@@ -277,6 +341,33 @@ impl SimulatedUnits {
         load.into_values().fold(0.0, f64::max)
     }
 
+    /// What receivers believe that the busiest link still has to carry, in bytes, from what senders have announced and
+    /// receivers have relayed; none: nobody has told anything.
+    pub(super) fn believed_bottleneck(
+        &self,
+        groups: &[FlowGroup],
+        coflow: u32,
+        now: f64,
+    ) -> Option<f64> {
+        let state = &self.coflows[coflow as usize];
+        let mut load: BTreeMap<u32, f64> = BTreeMap::new();
+        for unit in &state.units {
+            for place in &self.units[*unit as usize].active {
+                let flow = &self.flows[*place as usize];
+                let links = flow.path.links();
+                if self.silent[links[0] as usize] {
+                    continue;
+                }
+                let came = flow.bytes - self.left(groups, *place, now);
+                let believed = (flow.bytes * state.announced - came).max(0.0);
+                for link in links.iter().filter(|it| !self.silent[**it as usize]) {
+                    *load.entry(*link).or_insert(0.0) += believed;
+                }
+            }
+        }
+        load.into_values().reduce(f64::max)
+    }
+
     /// How long a coflow would take alone: the longest chain of its parts, each as long as its busiest link.
     pub(super) fn isolated_s(&self, coflow: usize) -> f64 {
         let parts = self.coflows[coflow].parts.clone();
@@ -325,7 +416,6 @@ impl UnitState {
             version: 0,
             group: NOWHERE,
             family: 0,
-            rate_most: 0.0,
         }
     }
 }

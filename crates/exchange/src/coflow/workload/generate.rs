@@ -89,6 +89,31 @@ impl Workload {
     }
 }
 
+impl Workload {
+    /// Makes coflows of one flow each, all on one link of 1 Gbit/s, that keep it busy for such a share of the time. Their
+    /// sizes are spread evenly over the logarithm, from 1 MB to 10 GB, and they come as a Poisson process.
+    #[must_use]
+    pub fn on_one_link(coflows: u32, load: f64, seed: u64) -> Workload {
+        const LINK: f64 = 125e6;
+        const SIZES: (f64, f64) = (1e6, 10e9);
+        let mut random = Random(Rng::new(seed, StageId(u32::MAX - 1), 0, 0));
+        // math: the mean of what is spread so; as in `spread`.
+        let mean = (SIZES.1 - SIZES.0) / (SIZES.1 / SIZES.0).ln();
+        let mut now = 0.0;
+        let coflows = (1..=u64::from(coflows)).map(|name| {
+            now += random.gap(load * LINK / mean);
+            let flow = FlowSpec {
+                source: 0,
+                destination: 1,
+                bytes: random.spread(SIZES.0, SIZES.1),
+            };
+            Coflow::of(name, now, vec![flow])
+        });
+        let coflows = coflows.collect();
+        Workload::of(2, coflows)
+    }
+}
+
 /// The band of the coflow at a place of so many.
 fn band(bands: &[Band], place: u32, count: u32) -> Band {
     let share = (u64::from(place) * 1000 + 500) / u64::from(count.max(1));

@@ -76,6 +76,24 @@ impl Workload {
         self
     }
 
+    /// Of all coflows in the order of their size the middle one of each so many, and they come so many times as fast: the
+    /// same share of them is large, and links are about as busy.
+    #[must_use]
+    pub fn sampled(self, every: u32) -> Workload {
+        if every <= 1 {
+            return self;
+        }
+        let mut order: Vec<usize> = (0..self.coflows.len()).collect();
+        let sizes: Vec<f64> = self.coflows.iter().map(Coflow::bytes).collect();
+        order.sort_by(|one, other| sizes[*one].total_cmp(&sizes[*other]).then(one.cmp(other)));
+        // The middle one of each so many.
+        let taken = order.into_iter().skip(every as usize / 2);
+        let mut taken: Vec<usize> = taken.step_by(every as usize).collect();
+        taken.sort_unstable();
+        let coflows = taken.into_iter().map(|it| self.coflows[it].clone());
+        Workload::of(self.ports, coflows.collect()).loaded(f64::from(every))
+    }
+
     /// Each coflow comes in up to four waves. A wave begins when the one before it is done: the paper does not say when.
     /// Coflows of few flows come in fewer.
     #[must_use]
@@ -162,6 +180,27 @@ mod tests {
         );
         assert_eq!(counts(&coflow(3).in_waves(4)), [3]);
         assert_eq!(coflow(100).in_waves(3).bytes(), 100e6);
+    }
+
+    #[test]
+    fn a_sample_has_the_sizes_of_the_whole() {
+        let of = |bytes: u64| {
+            Coflow::of(
+                bytes,
+                bytes as f64,
+                vec![FlowSpec {
+                    source: 0,
+                    destination: 1,
+                    bytes: bytes as f64,
+                }],
+            )
+        };
+        let all = Workload::of(2, (0..100).rev().map(of).collect());
+        let some = all.clone().sampled(10);
+        let names: Vec<u64> = some.coflows.iter().map(|it| it.name).collect();
+        assert_eq!(names, [5, 15, 25, 35, 45, 55, 65, 75, 85, 95]);
+        assert_eq!(some.coflows[3].arrival_s, 3.5);
+        assert_eq!(all.clone().sampled(1), all);
     }
 
     #[test]

@@ -1,42 +1,11 @@
-//! `brambling coflow`: says how long coflows take under each policy.
-//!
-//! This module owns the command's options and what it says. The engine simulates; nothing here knows a policy's rule.
+//! The options of `brambling coflow simulate`, and what they mean to the engine.
 
-use crate::{FAILED, OK, Streams, USAGE, table};
 use brambling::coflow::policy::{PolicyChoices, PolicyName, StreamRule};
-use brambling::coflow::simulate::{Fabric, Outcome, PeerRelay, SimulateOptions, Summary, simulate};
+use brambling::coflow::simulate::{Fabric, PeerRelay, SimulateOptions};
 use brambling::coflow::workload::{Dag, GenerateOptions, Tails, Workload};
 use brambling_machine::units::{self, Quantity};
-use clap::{Subcommand, ValueEnum};
-use std::collections::BTreeMap;
-use std::fmt::Write;
+use clap::ValueEnum;
 use std::path::{Path, PathBuf};
-
-pub(crate) const HELP: &str = "\
-Examples:
-  brambling coflow simulate --trace FB2010-1Hr-150-0.txt --policy fair,stream,receiver-driven
-  brambling coflow simulate --generate 100 --policy all --json
-  brambling coflow simulate --generate 100 --fabric fattree:8 --policy stream --waves 3
-  brambling coflow simulate --trace trace.txt --policy stream --relay none --csv times.csv
-
-A trace has `PORTS COFLOWS` in its first line, and then a coflow a line: NAME ARRIVAL_MS MAPPERS PORT... REDUCERS PORT:MB...
-
-JSON has an object for each policy: `average_s`, `p50_s`, `p95_s`, `slowdown` (how many times as long as alone), `category`
-(by size, I to V), `bin` (short or long, narrow or wide) and `messages`. CSV has `policy`, `coflow`, `arrival_s`, `cct_s`,
-`isolated_s` and `bytes`.";
-
-#[derive(clap::Args)]
-pub(crate) struct CoflowArguments {
-    #[command(subcommand)]
-    command: CoflowCommand,
-}
-
-#[derive(Subcommand)]
-enum CoflowCommand {
-    /// Say how long coflows take under each policy, on links that they share
-    #[command(after_help = HELP)]
-    Simulate(Box<SimulateArguments>),
-}
 
 #[derive(Clone, Copy, ValueEnum)]
 enum RelayName {
@@ -66,8 +35,17 @@ enum SizesName {
     Unknown,
 }
 
+/// By what receiver-driven orders coflows.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OrderName {
+    /// Senders serve grants by exact rank
+    Rank,
+    /// The network's classes alone
+    Class,
+}
+
 #[derive(clap::Args)]
-struct SimulateArguments {
+pub(super) struct SimulateArguments {
     /// A trace of coflows
     #[arg(
         long,
@@ -109,6 +87,15 @@ struct SimulateArguments {
     /// Whether receiver-driven knows sizes
     #[arg(long, value_name = "WHETHER", default_value = "known")]
     sizes: SizesName,
+    /// By what receiver-driven orders coflows
+    #[arg(long, value_name = "WHAT", default_value = "rank")]
+    order: OrderName,
+    /// By up to which share announced sizes are off, such as 0.5
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    sizes_off: f64,
+    /// Which share of hosts announces nothing, such as 0.01
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    silent: f64,
     /// In how many waves a coflow comes
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=4))]
     waves: u8,
@@ -129,10 +116,10 @@ struct SimulateArguments {
     seed: u64,
     /// Write each coflow's times to this file
     #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    pub(super) csv: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// One policy, or all.
@@ -157,6 +144,11 @@ fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "give a number above 0, such as 10".to_owned())
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|it| (0.0..=1.0).contains(it));
+    number.ok_or_else(|| "give a number from 0 to 1, such as 0.5".to_owned())
+}
+
 fn factor(text: &str) -> Result<f64, String> {
     positive(text)
         .ok()
@@ -175,14 +167,17 @@ fn time(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "give a time above 0, such as 10ms".to_owned())
 }
 
+/// The coflows of a trace.
+pub(super) fn trace(path: &Path) -> Result<Workload, String> {
+    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    Workload::from_trace(&text).map_err(|error| named(&error))
+}
+
 impl SimulateArguments {
-    fn workload(&self) -> Result<Workload, String> {
+    pub(super) fn workload(&self) -> Result<Workload, String> {
         let workload = match (&self.trace, self.generate) {
-            (Some(path), _) => {
-                let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-                let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-                Workload::from_trace(&text).map_err(|error| named(&error))?
-            }
+            (Some(path), _) => trace(path)?,
             (None, coflows) => Workload::generate(&GenerateOptions {
                 coflows: coflows.unwrap_or(1),
                 ports: 150,
@@ -203,7 +198,7 @@ impl SimulateArguments {
         })
     }
 
-    fn choices(&self) -> PolicyChoices {
+    pub(super) fn choices(&self) -> PolicyChoices {
         let mut choices = PolicyChoices {
             queues: self.queues,
             threshold: self.threshold,
@@ -216,10 +211,11 @@ impl SimulateArguments {
             ..PolicyChoices::default()
         };
         choices.receiver_driven.knows_sizes = self.sizes == SizesName::Known;
+        choices.receiver_driven.by_rank = self.order == OrderName::Rank;
         choices
     }
 
-    fn options(&self) -> SimulateOptions {
+    pub(super) fn options(&self) -> SimulateOptions {
         SimulateOptions {
             fabric: self.fabric,
             gbps: self.gbps,
@@ -230,85 +226,20 @@ impl SimulateArguments {
             },
             rtt_s: self.rtt,
             resolution_s: (self.fabric != Fabric::BigSwitch).then_some(self.resolution),
+            sizes_off: self.sizes_off,
+            silent: self.silent,
             seed: self.seed,
         }
     }
-}
 
-pub(crate) fn coflow(arguments: &CoflowArguments, streams: &mut Streams<'_>) -> u8 {
-    let CoflowCommand::Simulate(arguments) = &arguments.command;
-    let workload = match arguments.workload() {
-        Ok(workload) => workload,
-        Err(error) => {
-            streams.err(format!("error: {error}\n"));
-            return USAGE;
+    /// The policies that are asked for, each once, in that order.
+    pub(super) fn policies(&self) -> Vec<PolicyName> {
+        let mut names: Vec<PolicyName> = Vec::new();
+        for name in self.policy.iter().flat_map(|it| &it.0) {
+            if !names.contains(name) {
+                names.push(*name);
+            }
         }
-    };
-    let mut names: Vec<PolicyName> = Vec::new();
-    for name in arguments.policy.iter().flat_map(|it| &it.0) {
-        if !names.contains(name) {
-            names.push(*name);
-        }
+        names
     }
-    let (choices, options) = (arguments.choices(), arguments.options());
-    let mut found: Vec<(PolicyName, Outcome)> = Vec::new();
-    for name in names {
-        found.push((name, simulate(&workload, name, &choices, &options)));
-    }
-    if let Some(path) = &arguments.csv
-        && let Err(error) = write_csv(path, &found)
-    {
-        streams.err(format!("error: {}: {error}\n", path.display()));
-        return FAILED;
-    }
-    let summaries = found
-        .iter()
-        .map(|(name, outcome)| (name.name(), outcome.summary()));
-    match arguments.json {
-        true => {
-            let by_name: BTreeMap<&str, Summary> = summaries.collect();
-            streams.out(serde_json::to_string(&by_name).expect("names and finite numbers") + "\n");
-        }
-        false => streams.out(told(&workload, &summaries.collect::<Vec<_>>())),
-    }
-    OK
-}
-
-fn told(workload: &Workload, summaries: &[(&str, Summary)]) -> String {
-    let head = format!(
-        "{} coflows, {} flows, {}\n",
-        workload.coflows.len(),
-        workload.flows(),
-        units::bytes(workload.bytes())
-    );
-    let titles = [
-        "policy", "average", "median", "95 %", "slowdown", "messages",
-    ]
-    .map(str::to_owned);
-    let mut lines = vec![titles];
-    for (name, summary) in summaries {
-        lines.push([
-            (*name).to_owned(),
-            units::seconds(summary.average_s),
-            units::seconds(summary.p50_s),
-            units::seconds(summary.p95_s),
-            format!("{:.2}", summary.slowdown),
-            summary.messages.to_string(),
-        ]);
-    }
-    head + &table::rows(&lines)
-}
-
-fn write_csv(path: &Path, found: &[(PolicyName, Outcome)]) -> std::io::Result<()> {
-    let mut text = "policy,coflow,arrival_s,cct_s,isolated_s,bytes\n".to_owned();
-    for (name, outcome) in found {
-        for took in &outcome.coflows {
-            let _ = writeln!(
-                text,
-                "{name},{},{},{},{},{}",
-                took.name, took.arrival_s, took.cct_s, took.isolated_s, took.bytes
-            );
-        }
-    }
-    std::fs::write(path, text)
 }

@@ -1,0 +1,223 @@
+//! `brambling coflow reproduce`: the figures of Stream's section IV, and ours beside them.
+//!
+//! What is run for a figure, and what it shows, is in [`figures`]; [`store`] keeps what runs came to, so a command that was
+//! stopped goes on where it was.
+
+mod figures;
+mod page;
+mod plan;
+mod plot;
+mod queues;
+mod store;
+
+use super::options::trace;
+use super::runs::{Job, Waits, run_all};
+use crate::{FAILED, Host, INTERRUPTED, OK, Streams, USAGE};
+use brambling::coflow::simulate::{Outcome, simulate_watched};
+use brambling::coflow::workload::{GenerateOptions, Tails, Workload};
+use figures::Figure;
+use page::{Drawn, Preface};
+use plan::{Common, RunPlan};
+use std::io;
+use std::path::{Path, PathBuf};
+use store::Results;
+
+pub(super) const HELP: &str = "\
+Examples:
+  brambling coflow reproduce --trace FB2010-1Hr-150-0.txt --output figures
+  brambling coflow reproduce --quick --output figures
+
+It writes index.html, an SVG for each panel, and what each run came to into `runs`. A command that was stopped goes on
+where it was. Without --trace it makes 526 coflows with the tails of Facebook's.
+
+--quick takes every 32nd coflow by size and lets them come 32 times as fast, and looks at rates each 100 ms.";
+
+/// Coflows that are made where there is no trace: as many as the public one has.
+const MADE: u32 = 526;
+const MADE_PORTS: u32 = 150;
+/// What `--quick` takes, and how often it looks.
+const QUICK_EVERY: u32 = 32;
+const QUICK_RESOLUTION_S: f64 = 0.5;
+/// What all of it takes, and how often it looks.
+const EVERY: u32 = 1;
+const RESOLUTION_S: f64 = 0.1;
+
+#[derive(clap::Args)]
+pub(super) struct ReproduceArguments {
+    /// A trace of coflows; without it, coflows are made
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Take few coflows: two minutes in place of hours
+    #[arg(long)]
+    quick: bool,
+    /// Where the page, its figures and what runs came to are written
+    #[arg(long, value_name = "DIR", default_value = "coflow-figures")]
+    output: PathBuf,
+    /// What is made, and where ports and paths are
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+}
+
+impl ReproduceArguments {
+    fn common(&self) -> Result<Common, String> {
+        let made = || {
+            Workload::generate(&GenerateOptions {
+                coflows: MADE,
+                ports: MADE_PORTS,
+                tails: Tails::Facebook,
+                seed: self.seed,
+            })
+        };
+        Ok(Common {
+            trace: self.trace.as_deref().map_or_else(|| Ok(made()), trace)?,
+            every: if self.quick { QUICK_EVERY } else { EVERY },
+            resolution_s: if self.quick {
+                QUICK_RESOLUTION_S
+            } else {
+                RESOLUTION_S
+            },
+            seed: self.seed,
+        })
+    }
+
+    /// What the page says of how it was made.
+    fn preface(&self, common: &Common) -> Preface {
+        let of = match &self.trace {
+            Some(path) => format!("The trace is {}.", path.display()),
+            None => format!(
+                "No trace was given: {MADE} coflows were made with the tails of Facebook's."
+            ),
+        };
+        let sampled = match common.every {
+            1 => "Every coflow is taken.".to_owned(),
+            every => format!(
+                "Coflows in the order of their size, every {every}th is taken, and they come {every} times as fast, so links are as \
+                 busy: a picture of the whole, with few coflows in each category."
+            ),
+        };
+        Preface {
+            facts: vec![
+                of,
+                sampled,
+                format!(
+                    "Rates are worked out each {} ms. Stream's receivers know at once what others have. Seed {}.",
+                    common.resolution_s * 1e3,
+                    common.seed
+                ),
+            ],
+        }
+    }
+}
+
+pub(super) fn reproduce(
+    arguments: &ReproduceArguments,
+    host: &mut dyn Host,
+    streams: &mut Streams<'_>,
+) -> u8 {
+    let common = match arguments.common() {
+        Ok(common) => common,
+        Err(error) => {
+            streams.err(format!("error: {error}"));
+            return USAGE;
+        }
+    };
+    let figures = figures::all();
+    let mut waits = Waits {
+        interrupted: &mut || host.interrupted(),
+        is_shown: true,
+    };
+    match run_and_write(arguments, &common, &figures, &mut waits) {
+        Ok(Some(page)) => {
+            streams.out(format!(
+                "{} figures in {}\n",
+                figures.len() + 1,
+                page.display()
+            ));
+            OK
+        }
+        Ok(None) => {
+            let again = "the same command goes on where it was";
+            streams.err(format!("interrupted; {again}"));
+            INTERRUPTED
+        }
+        Err(error) => {
+            streams.err(format!("error: {}: {error}", arguments.output.display()));
+            FAILED
+        }
+    }
+}
+
+/// Runs what has not been run, and writes the page: its path. None: the user does not want to wait.
+fn run_and_write(
+    arguments: &ReproduceArguments,
+    common: &Common,
+    figures: &[Figure],
+    waits: &mut Waits<'_>,
+) -> io::Result<Option<PathBuf>> {
+    let mut results = Results::open(arguments.output.join("runs"), common)?;
+    let mut missing: Vec<RunPlan> = Vec::new();
+    for plan in figures.iter().flat_map(|it| &it.plans) {
+        if !missing.contains(plan) && !results.has(plan) {
+            missing.push(*plan);
+        }
+    }
+    // The longest first: no thread is left with one at the end.
+    missing.sort_by(|one, other| other.weight().total_cmp(&one.weight()));
+    let jobs = missing.iter().map(|plan| job(*plan, common)).collect();
+    let mut failed = Ok(());
+    let done = run_all(jobs, waits, &mut |at, outcome| {
+        if failed.is_ok() {
+            failed = results.keep(&missing[at], outcome);
+        }
+        failed.is_ok()
+    });
+    failed?;
+    if done.is_none() {
+        return Ok(None);
+    }
+    let mut drawn: Vec<Drawn<'_>> = figures
+        .iter()
+        .map(|figure| Drawn {
+            figure,
+            panels: named(figure, (figure.panels)(&results)),
+            printed: (figure.printed)(&results),
+        })
+        .collect();
+    let queues = queues::figure();
+    drawn.push(Drawn {
+        figure: &queues,
+        panels: named(&queues, (queues.panels)(&results)),
+        printed: (queues.printed)(&results),
+    });
+    write(&arguments.output, &arguments.preface(common), &drawn).map(Some)
+}
+
+fn job(plan: RunPlan, common: &Common) -> Job<'_, Outcome> {
+    Job {
+        name: plan.key(),
+        weight: plan.weight(),
+        run: Box::new(move |goes_on| {
+            let workload = plan.workload(common);
+            let (policy, choices) = plan.choices();
+            simulate_watched(&workload, policy, &choices, &plan.options(common), goes_on)
+        }),
+    }
+}
+
+/// Panels with the names of their files.
+fn named(figure: &Figure, panels: Vec<figures::Panel>) -> Vec<(String, figures::Panel)> {
+    let named = (b'a'..).zip(panels).map(|(letter, panel)| {
+        let file = format!("figure-{}{}.svg", figure.number, char::from(letter));
+        (file, panel)
+    });
+    named.collect()
+}
+
+fn write(folder: &Path, preface: &Preface, drawn: &[Drawn<'_>]) -> io::Result<PathBuf> {
+    for (file, panel) in drawn.iter().flat_map(|it| &it.panels) {
+        std::fs::write(folder.join(file), plot::svg(panel))?;
+    }
+    let page = folder.join("index.html");
+    std::fs::write(&page, page::html(preface, drawn))?;
+    Ok(page)
+}

@@ -1,0 +1,222 @@
+//! What is run for the figures: one policy, on one fat tree, with one workload.
+
+use brambling::coflow::policy::{PolicyChoices, PolicyName};
+use brambling::coflow::simulate::{Fabric, SimulateOptions};
+use brambling::coflow::workload::{Dag, GenerateOptions, Tails, Workload};
+
+/// A policy as a figure has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contender {
+    Fair,
+    Baraat,
+    /// With four queues, as the paper has it.
+    Aalo4,
+    /// With ten, as its authors have it.
+    Aalo10,
+    Stream(u8),
+    Ours,
+}
+
+impl Contender {
+    /// Those of most figures.
+    pub(super) const MOST: [Contender; 7] = [
+        Contender::Fair,
+        Contender::Baraat,
+        Contender::Aalo4,
+        Contender::Aalo10,
+        Contender::Stream(4),
+        Contender::Stream(8),
+        Contender::Ours,
+    ];
+
+    pub(super) fn name(self) -> String {
+        match self {
+            Contender::Fair => "fair".to_owned(),
+            Contender::Baraat => "baraat".to_owned(),
+            Contender::Aalo4 => "aalo, 4 queues".to_owned(),
+            Contender::Aalo10 => "aalo, 10 queues".to_owned(),
+            Contender::Stream(queues) => format!("stream, {queues} queues"),
+            Contender::Ours => "receiver-driven".to_owned(),
+        }
+    }
+
+    fn policy(self) -> (PolicyName, Option<u8>) {
+        match self {
+            Contender::Fair => (PolicyName::Fair, None),
+            Contender::Baraat => (PolicyName::Baraat, None),
+            Contender::Aalo4 => (PolicyName::Aalo, Some(4)),
+            Contender::Aalo10 => (PolicyName::Aalo, Some(10)),
+            Contender::Stream(queues) => (PolicyName::Stream, Some(queues)),
+            Contender::Ours => (PolicyName::ReceiverDriven, None),
+        }
+    }
+}
+
+/// How the coflows of a run come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    AsTheyCome,
+    Waves(u8),
+    Burst,
+    Graph(Dag),
+}
+
+/// Where coflows are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The trace that is given, or what is made in its place.
+    Trace,
+    /// So many are made.
+    Made(u32),
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RunPlan {
+    pub(super) contender: Contender,
+    pub(super) pods: u32,
+    pub(super) gbps: u32,
+    pub(super) shape: Shape,
+    pub(super) source: Source,
+    pub(super) threshold_mb: u32,
+}
+
+/// What all runs have in common.
+pub(super) struct Common {
+    pub(super) trace: Workload,
+    /// Of all coflows every so many-th by size is taken, and they come so many times as fast.
+    pub(super) every: u32,
+    pub(super) resolution_s: f64,
+    pub(super) seed: u64,
+}
+
+impl RunPlan {
+    /// As they come, on 8 pods at 1 Gbit/s.
+    pub(super) fn of(contender: Contender) -> RunPlan {
+        RunPlan {
+            contender,
+            pods: 8,
+            gbps: 1,
+            shape: Shape::AsTheyCome,
+            source: Source::Trace,
+            threshold_mb: 10,
+        }
+    }
+
+    /// The name under which what it came to is kept.
+    pub(super) fn key(&self) -> String {
+        let (policy, queues) = self.contender.policy();
+        let queues = queues.map_or(String::new(), |it| format!("-{it}"));
+        let shape = match self.shape {
+            Shape::AsTheyCome => String::new(),
+            Shape::Waves(waves) => format!("-waves-{waves}"),
+            Shape::Burst => "-burst".to_owned(),
+            Shape::Graph(Dag::Tpcds42) => "-tpcds42".to_owned(),
+            Shape::Graph(Dag::Tao) => "-tao".to_owned(),
+        };
+        let source = match self.source {
+            Source::Trace => String::new(),
+            Source::Made(count) => format!("-made-{count}"),
+        };
+        let threshold = match self.threshold_mb {
+            10 => String::new(),
+            megabytes => format!("-{megabytes}MB"),
+        };
+        let (pods, gbps) = (self.pods, self.gbps);
+        format!("{policy}{queues}-fattree-{pods}-{gbps}g{shape}{source}{threshold}")
+    }
+
+    pub(super) fn workload(&self, common: &Common) -> Workload {
+        let all = match self.source {
+            Source::Trace => common.trace.clone(),
+            Source::Made(coflows) => Workload::generate(&GenerateOptions {
+                coflows,
+                ports: common.trace.ports,
+                tails: Tails::Facebook,
+                seed: common.seed,
+            }),
+        };
+        let some = all.sampled(common.every);
+        match self.shape {
+            Shape::AsTheyCome => some,
+            Shape::Waves(waves) => some.in_waves(usize::from(waves)),
+            Shape::Burst => some.burst(),
+            Shape::Graph(dag) => some.as_dag(dag),
+        }
+    }
+
+    pub(super) fn choices(&self) -> (PolicyName, PolicyChoices) {
+        let (policy, queues) = self.contender.policy();
+        let choices = PolicyChoices {
+            queues,
+            threshold: f64::from(self.threshold_mb) * 1e6,
+            ..PolicyChoices::default()
+        };
+        (policy, choices)
+    }
+
+    pub(super) fn options(&self, common: &Common) -> SimulateOptions {
+        SimulateOptions {
+            fabric: Fabric::FatTree(self.pods),
+            gbps: f64::from(self.gbps),
+            resolution_s: Some(common.resolution_s),
+            seed: common.seed,
+            ..SimulateOptions::default()
+        }
+    }
+
+    /// How long it takes beside others, for the time left: graphs have six times the flows, and make as much load.
+    pub(super) fn weight(&self) -> f64 {
+        let of_shape = match self.shape {
+            Shape::Graph(_) => 20.0,
+            Shape::Burst => 3.0,
+            Shape::AsTheyCome | Shape::Waves(_) => 1.0,
+        };
+        let of_gbps = if self.gbps > 1 { 0.5 } else { 1.0 };
+        let of_pods = 1.0 + f64::from(self.pods) / 16.0;
+        of_shape * of_gbps * of_pods
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_differ_have_different_names() {
+        let run = RunPlan::of(Contender::Stream(4));
+        let others = [
+            RunPlan {
+                contender: Contender::Stream(8),
+                ..run
+            },
+            RunPlan { pods: 16, ..run },
+            RunPlan { gbps: 10, ..run },
+            RunPlan {
+                shape: Shape::Waves(2),
+                ..run
+            },
+            RunPlan {
+                shape: Shape::Burst,
+                ..run
+            },
+            RunPlan {
+                shape: Shape::Graph(Dag::Tao),
+                ..run
+            },
+            RunPlan {
+                source: Source::Made(1000),
+                ..run
+            },
+            RunPlan {
+                threshold_mb: 1,
+                ..run
+            },
+        ];
+        let mut keys: Vec<String> = others.iter().map(RunPlan::key).chain([run.key()]).collect();
+        assert_eq!(run.key(), "stream-4-fattree-8-1g");
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), others.len() + 1);
+    }
+}
