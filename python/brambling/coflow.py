@@ -25,8 +25,10 @@ from brambling._errors import BuildError, BuildTypeError
 
 __all__ = ["CoflowAverages", "CoflowOutcome", "simulate"]
 
-# As the command says it: error: invalid value 'x' for '--queues <N>': why
-_INVALID = re.compile(r"invalid value '(?P<value>.*?)' for '--(?P<name>[a-z-]+) <.*?>': (?P<why>.*)", re.DOTALL)
+# As the command says it: invalid value 'x' for '--queues <N>': why
+_INVALID = re.compile(r"invalid value '(?P<value>.*?)' for '--(?P<name>[a-z-]+) <.*?>'(?P<why>.*)", re.DOTALL)
+# How the command is called, and where its help is.
+_BEHIND = re.compile(r"\n\n(Usage|For more information).*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -239,10 +241,10 @@ def _with_unit(given: str | float, unit: str) -> str:
 
 def _as_argument(text: str) -> str:
     """What the command says of an option, as it is said of an argument."""
-    text = text.removeprefix("error: ").split("\n\nFor more information")[0].strip()
+    text = _BEHIND.sub("", text.removeprefix("error: ")).strip()
     if match := _INVALID.match(text):
-        name = match["name"].replace("-", "_")
-        text = f"{name} = {match['value']}: {match['why']}"
+        name, why = match["name"].replace("-", "_"), " ".join(match["why"].removeprefix(":").split())
+        text = f"{name} = {match['value']}: {why}"
     return text
 
 

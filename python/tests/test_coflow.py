@@ -50,8 +50,8 @@ def test_graphs_and_waves():
         ({"policy": "srtf"}, r'policy = srtf: there is no policy "srtf"; there are fair,.*or all'),
         ({"fabric": "torus"}, r'fabric = torus: there is no fabric "torus"; give big-switch, or fattree:K'),
         ({"sizes_off": 2}, r"sizes_off = 2: give a number from 0 to 1"),
-        ({"rule": "newest"}, r"rule = newest"),
-        ({"dag": "tao", "waves": 2}, r"--dag.*cannot be used with.*--waves"),
+        ({"rule": "newest"}, r"rule = newest: \[possible values: recommended, fixed, current\]"),
+        ({"dag": "tao", "waves": 2}, r"'--waves <N>' cannot be used with '--dag <GRAPH>'$"),
         ({"generate": None}, r"give either a trace, or generate"),
     ],
 )

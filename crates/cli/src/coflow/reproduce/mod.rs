@@ -30,14 +30,14 @@ Examples:
 It writes index.html, an SVG for each panel, and what each run came to into `runs`. A command that was stopped goes on
 where it was. Without --trace it makes 526 coflows with the tails of Facebook's.
 
---quick takes every 32nd coflow by size and lets them come 32 times as fast, and looks at rates each 100 ms.";
+--quick takes every 16th coflow by size and lets them come 16 times as fast, and looks at rates each 250 ms.";
 
 /// Coflows that are made where there is no trace: as many as the public one has.
 const MADE: u32 = 526;
 const MADE_PORTS: u32 = 150;
 /// What `--quick` takes, and how often it looks.
-const QUICK_EVERY: u32 = 32;
-const QUICK_RESOLUTION_S: f64 = 0.5;
+const QUICK_EVERY: u32 = 16;
+const QUICK_RESOLUTION_S: f64 = 0.25;
 /// What all of it takes, and how often it looks.
 const EVERY: u32 = 1;
 const RESOLUTION_S: f64 = 0.1;

@@ -323,7 +323,9 @@ impl FlowGroup {
                 if !is_stale && over < -DONE_BYTES {
                     break;
                 }
-                if !is_stale {
+                // A flow that went and came back before anything moved stands there twice.
+                let is_again = done.last().is_some_and(|it| it.0 == target.flow);
+                if !is_stale && !is_again {
                     let ago = (over / bundle.rate).max(0.0);
                     done.push((target.flow, self.since - ago));
                 }
@@ -348,5 +350,35 @@ impl FlowGroup {
     #[cfg(test)]
     pub(super) fn path(&self, place: usize) -> Path {
         self.bundle_flows[place].path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fabric::Fabric;
+    use super::*;
+
+    #[test]
+    fn a_flow_that_comes_back_is_done_once() {
+        let mut group = FlowGroup::new(0.0);
+        let path = Fabric::BigSwitch.path(4, 0, 1, 0);
+        let is_here = |_, _, _| true;
+        let (place, target) = group.add(7, path, 0, 1.0, 100.0);
+        group.add(8, path, 0, 1.0, 300.0);
+        group.remove(place, target, |flow, _, _| flow != 7);
+        assert_eq!(group.add(7, path, 0, 1.0, 100.0), (place, target));
+        // As if its first target had not been the first one, and had stayed.
+        let again = Target {
+            bytes: target,
+            flow: 7,
+        };
+        group.bundle_flows[place as usize].targets.push(again);
+        group.speed_up(place, 10.0);
+        group.look_ahead();
+        assert_eq!(group.next, 10.0);
+        group.advance(10.0);
+        let mut done = Vec::new();
+        group.done(is_here, &mut done);
+        assert_eq!(done, [(7, 10.0)]);
     }
 }
