@@ -38,7 +38,7 @@ def simulate(policy, *options):
     with tempfile.NamedTemporaryFile(suffix=".csv") as times:
         command = [COMMAND, "coflow", "simulate", "--trace", trace(), "--policy", policy, "--json", "--csv", times.name, *options]
         begun = time.monotonic()
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         took = time.monotonic() - begun
         with open(times.name, newline="") as file:
             by_coflow = {row["coflow"]: float(row["cct_s"]) for row in csv.DictReader(file)}
@@ -82,7 +82,7 @@ def of_sensitivity():
         runs[f"{queues} classes"] = simulate("receiver-driven", "--order", "class", "--queues", str(queues))[0]["average_s"]
     runs["sizes off by half"] = simulate("receiver-driven", "--sizes-off", "0.5")[0]["average_s"]
     runs["1 % of hosts silent"] = simulate("receiver-driven", "--silent", "0.01")[0]["average_s"]
-    return {"runs": len(runs), "average_s": runs}
+    return {"largest_average_s": max(runs.values()), "average_s": runs}
 
 
 def of_fat_tree():

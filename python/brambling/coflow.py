@@ -100,6 +100,10 @@ def simulate(
     threshold: str | float = "10MB",
     factor: float = 10.0,
     rule: Literal["recommended", "fixed", "current"] = "recommended",
+    alpha: float = 0.0,
+    beta: float = 1.0,
+    starvation: str | float | None = None,
+    wfq: bool = False,
     relay: Literal["perfect", "rtt", "none"] = "perfect",
     rtt: str | float = "100us",
     sizes: Literal["known", "unknown"] = "known",
@@ -139,6 +143,14 @@ def simulate(
         How many times as far each next one does.
     rule : str
         How stream reads the paper's equation 2.
+    alpha : float
+        How much later stream demotes a coflow most of whose flows are done: by up to such a share.
+    beta : float
+        How much what other receivers have counts to stream's.
+    starvation : str or float, optional
+        After how long without a byte stream lifts a coflow by a class; never unless told.
+    wfq : bool
+        Stream's classes share links by weights, in place of one after the other.
     relay : str
         How receivers of a coflow hear of each other: at once, a round trip later, or never.
     rtt : str or float
@@ -195,17 +207,21 @@ def simulate(
     """
     if (trace is None) == (generate is None):
         raise BuildError("give either a trace, or generate with a number of coflows")
-    source = ["--trace", os.fspath(trace)] if trace is not None else ["--generate", _word("generate", generate)]
     given = {
-        "policy": policy if isinstance(policy, str) else ",".join(policy),
+        "trace": None if trace is None else _path(trace),
+        "generate": generate,
+        "policy": _policies(policy),
         "fabric": fabric,
         "gbps": gbps,
         "queues": queues,
-        "threshold": _with_unit(threshold, "B"),
+        "threshold": _with_unit("threshold", threshold, "B"),
         "factor": factor,
         "rule": rule,
+        "alpha": alpha,
+        "beta": beta,
+        "starvation": None if starvation is None else _with_unit("starvation", starvation, "s"),
         "relay": relay,
-        "rtt": _with_unit(rtt, "s"),
+        "rtt": _with_unit("rtt", rtt, "s"),
         "sizes": sizes,
         "order": order,
         "sizes_off": sizes_off,
@@ -213,17 +229,15 @@ def simulate(
         "waves": waves,
         "dag": dag,
         "load": load,
-        "resolution": _with_unit(resolution, "s"),
+        "resolution": _with_unit("resolution", resolution, "s"),
         "seed": seed,
     }
-    # A graph has no waves, and the command takes no word for that.
-    if dag is not None and waves == 1:
-        del given["waves"]
     words = [
         f"--{name.replace('_', '-')}={_word(name, value)}" for name, value in given.items() if value is not None
     ]
     try:
-        found = _native.coflow_simulate(source + words + ["--burst"] * bool(burst))
+        flags = ["--burst"] * bool(burst) + ["--wfq"] * bool(wfq)
+        found = _native.coflow_simulate(words + flags)
     except BuildError as error:
         raise BuildError(_as_argument(str(error))) from None
     return {name: _outcome(*rest) for name, *rest in found}
@@ -235,8 +249,23 @@ def _word(name: str, value: object) -> str:
     return str(value)
 
 
-def _with_unit(given: str | float, unit: str) -> str:
-    return given if isinstance(given, str) else f"{given}{unit}"
+def _with_unit(name: str, given: object, unit: str) -> str:
+    word = _word(name, given)
+    return word if isinstance(given, str) else word + unit
+
+
+def _path(trace: object) -> str:
+    try:
+        return os.fsdecode(trace)  # type: ignore[arg-type]
+    except TypeError:
+        raise BuildTypeError(f"trace is {trace!r}; give the path of a file") from None
+
+
+def _policies(given: object) -> str:
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, Sequence) or not all(isinstance(it, str) for it in names):
+        raise BuildTypeError(f'policy is {given!r}; give a name such as "stream", a list of names, or "all"')
+    return ",".join(names)
 
 
 def _as_argument(text: str) -> str:

@@ -21,15 +21,21 @@ type PolicyTimes = (
 /// Simulates as `brambling coflow simulate` does with these options.
 #[pyfunction]
 pub fn coflow_simulate(py: Python<'_>, words: Vec<String>) -> PyResult<Vec<PolicyTimes>> {
-    let mut signal = None;
+    let mut signal: Option<PyErr> = None;
     let mut interrupted = || {
-        signal = attach(|py| py.check_signals().err());
+        // What a handler of the caller's raises is raised here, and not lost to a later look.
+        if signal.is_none() {
+            signal = attach(|py| py.check_signals().err());
+        }
         signal.is_some()
     };
     let found = py.detach(|| brambling_cli::coflow_simulate(&words, &mut interrupted));
+    if let Some(raised) = signal {
+        return Err(raised);
+    }
     let found = found.map_err(|error| match error {
         Some(error) => raise("BuildError", error),
-        None => signal.unwrap_or_else(|| PyKeyboardInterrupt::new_err(())),
+        None => PyKeyboardInterrupt::new_err(()),
     })?;
     Ok(found
         .into_iter()

@@ -1,5 +1,7 @@
 """`br.coflow`: what the simulator says, as Python has it."""
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -51,7 +53,12 @@ def test_graphs_and_waves():
         ({"fabric": "torus"}, r'fabric = torus: there is no fabric "torus"; give big-switch, or fattree:K'),
         ({"sizes_off": 2}, r"sizes_off = 2: give a number from 0 to 1"),
         ({"rule": "newest"}, r"rule = newest: \[possible values: recommended, fixed, current\]"),
-        ({"dag": "tao", "waves": 2}, r"'--waves <N>' cannot be used with '--dag <GRAPH>'$"),
+        ({"dag": "tao", "waves": 2}, r"a coflow that becomes a graph has no waves; leave out"),
+        ({"generate": -3}, r"generate = -3: -3 is not in 1\.\."),
+        ({"gbps": -1}, r"gbps = -1: give a number above 0"),
+        ({"load": 1e-308}, r"load = 1e-308: give a number from 0.000001"),
+        ({"threshold": 0}, r"threshold = 0B: give a size above 0"),
+        ({"resolution": "100ns"}, r"resolution = 100ns: give a time of at least 10us"),
         ({"generate": None}, r"give either a trace, or generate"),
     ],
 )
@@ -68,6 +75,34 @@ def test_a_trace_that_is_none(tmp_path):
         br.coflow.simulate(path)
 
 
-def test_values_that_are_neither_text_nor_numbers():
-    with pytest.raises(br.BuildTypeError, match=r"gbps is True; give text or a number"):
-        br.coflow.simulate(generate=3, gbps=True)
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"gbps": True}, r"gbps is True; give text or a number"),
+        ({"threshold": True}, r"threshold is True; give text or a number"),
+        ({"rtt": None}, r"rtt is None; give text or a number"),
+        ({"policy": 5}, r"policy is 5; give a name such as"),
+        ({"policy": ["fair", 3]}, r"policy is \['fair', 3\]; give a name"),
+        ({"trace": 5, "generate": None}, r"trace is 5; give the path of a file"),
+    ],
+)
+def test_values_that_are_of_another_kind(given, told):
+    with pytest.raises(br.BuildTypeError, match=told):
+        br.coflow.simulate(**{"generate": 3} | given)
+
+
+def test_what_a_handler_raises_is_raised():
+    class StoppedError(Exception):
+        pass
+
+    def handler(number, frame):
+        raise StoppedError
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(StoppedError):
+            br.coflow.simulate(generate=20000, policy="fair")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

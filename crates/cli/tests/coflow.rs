@@ -139,6 +139,46 @@ fn defaults_are_those_of_the_policies() {
     );
 }
 
+/// A small coflow comes while a larger one, half of whose flows are done, has had 125 MB: each setting of stream changes
+/// what comes of it.
+#[test]
+fn settings_of_stream_are_heard() {
+    let many: String = (1..11)
+        .map(|it| format!(" {it}:{}", if it > 5 { 36 } else { 2 }))
+        .collect();
+    let text = format!("12 2\n1 0 1 0 10{many}\n2 1000 1 0 1 11:30\n");
+    let path = trace("settings", &text);
+    let path = path.to_str().unwrap();
+    let of = |options: &[&str]| {
+        let words = [
+            &["simulate", "--trace", path, "--policy", "stream", "--json"],
+            options,
+        ]
+        .concat();
+        let (code, out, err) = call(&words);
+        assert_eq!((code, err.as_str()), (OK, ""), "{options:?}");
+        out
+    };
+    let plain = of(&[]);
+    let settings: [&[&str]; 8] = [
+        &["--wfq"],
+        &["--alpha", "1"],
+        &["--beta", "0", "--relay", "rtt"],
+        &["--starvation", "1ms"],
+        &["--rule", "fixed"],
+        &["--threshold", "25MB"],
+        &["--factor", "2"],
+        &["--queues", "1"],
+    ];
+    for options in settings {
+        assert_ne!(of(options), plain, "{options:?}");
+    }
+    assert_eq!(
+        of(&["--relay", "perfect", "--alpha", "0", "--beta", "1"]),
+        plain
+    );
+}
+
 #[test]
 fn coflow_slips_of_traces_name_the_line_and_the_way_out() {
     let told = |name: &str, text: &str| {
@@ -174,7 +214,22 @@ fn coflow_slips_of_traces_name_the_line_and_the_way_out() {
     );
     let (code, _, err) = call(&["simulate", "--trace", "/nowhere/trace"]);
     assert_eq!(code, USAGE);
-    has(&err, &["/nowhere/trace", "No such file"]);
+    has(
+        &err,
+        &[
+            "/nowhere/trace",
+            "No such file",
+            "give a file that is a trace",
+        ],
+    );
+    has(
+        &told("nothing", "0 0\n"),
+        &["0 ports and 0 coflows", "as in `150 526`"],
+    );
+    has(
+        &told("huge", "3 1\n1 0 1 0 1 2:1e300\n"),
+        &["line 2", "1e300", "no size"],
+    );
 }
 
 #[test]
@@ -203,7 +258,16 @@ fn coflow_slips_of_options_name_what_there_is() {
     has(&told(&["--factor", "1"]), &["above 1"]);
     has(&told(&["--waves", "5"]), &["--waves", "1..=4"]);
     has(&told(&["--dag", "web"]), &["tpcds42 or tao"]);
+    has(
+        &told(&["--dag", "tao", "--waves", "2"]),
+        &["leave out --waves or --dag"],
+    );
+    has(&told(&["--gbps", "-1"]), &["--gbps", "above 0"]);
+    has(&told(&["--load", "1e-308"]), &["--load", "from 0.000001"]);
+    has(&told(&["--threshold", "0B"]), &["above 0"]);
+    has(&told(&["--resolution", "100ns"]), &["at least 10us"]);
     has(&told(&["--silent", "2"]), &["from 0 to 1"]);
+    has(&told(&["--beta", "-1"]), &["--beta", "at least 0"]);
     let (code, _, err) = call(&["simulate"]);
     assert_eq!(code, USAGE);
     has(&err, &["--trace <FILE>"]);
@@ -230,7 +294,7 @@ fn whoever_does_not_want_to_wait_is_not_kept() {
     assert_eq!((code, out.as_str()), (INTERRUPTED, ""));
 }
 
-/// A trace of five coflows: the figures have few points, and all of them are drawn.
+/// A trace of 64 coflows, of which four are taken: the figures have few points, and all of them are drawn.
 #[test]
 fn figures_are_drawn_and_what_has_been_run_is_not_run_again() {
     let coflows = (1..=64).map(|it| {
@@ -271,9 +335,11 @@ fn figures_are_drawn_and_what_has_been_run_is_not_run_again() {
     });
     assert_eq!(drawn, files.count());
     // Again: a run that is kept is believed, one that is cut off is not.
-    let run = output.join("runs/fair-fattree-8-1g.json");
+    let mut runs = std::fs::read_dir(output.join("runs")).unwrap();
+    let runs = runs.next().unwrap().unwrap().path();
+    let run = runs.join("fair-fattree-8-1g.json");
     let kept = std::fs::read(&run).unwrap();
-    let other = output.join("runs/baraat-fattree-8-1g.json");
+    let other = runs.join("baraat-fattree-8-1g.json");
     let before = std::fs::metadata(&other).unwrap().modified().unwrap();
     std::fs::write(&run, &kept[..kept.len() / 2]).unwrap();
     assert_eq!(call(&words).0, OK);

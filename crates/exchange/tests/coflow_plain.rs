@@ -1,7 +1,7 @@
 //! A second simulator, as plain as can be, agrees with the first.
 //!
 //! Time goes in small steps; in each, every flow gets its rate anew, by the simplest rules that do. It shares no code with
-//! the first but the workloads. One big switch, sizes in bytes, a link carries 1 byte a second.
+//! the first but the workloads. One big switch, sizes in bytes, a link carries 125 MB a second.
 
 use brambling_exchange::coflow::policy::{PolicyChoices, PolicyName};
 use brambling_exchange::coflow::simulate::{SimulateOptions, simulate};

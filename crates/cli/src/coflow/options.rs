@@ -7,6 +7,11 @@ use brambling_machine::units::{self, Quantity};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 
+/// Beyond it times are too far apart to be told from each other.
+const LEAST_LOAD: f64 = 1e-6;
+/// Below it ticks are.
+const LEAST_RESOLUTION_S: f64 = 10e-6;
+
 #[derive(Clone, Copy, ValueEnum)]
 enum RelayName {
     /// Receivers of a coflow know at once what the others have
@@ -64,7 +69,7 @@ pub(super) struct SimulateArguments {
     #[arg(long, value_name = "FABRIC", default_value = "big-switch")]
     fabric: Fabric,
     /// Gigabits that a link carries in a second
-    #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive, allow_hyphen_values = true)]
     gbps: f64,
     /// Queues of aalo, stream and receiver-driven: 10 for aalo and 8 for the others unless told
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
@@ -73,11 +78,23 @@ pub(super) struct SimulateArguments {
     #[arg(long, value_name = "SIZE", default_value = "10MB", value_parser = size)]
     threshold: f64,
     /// How many times as far each next one does
-    #[arg(long, value_name = "N", default_value = "10", value_parser = factor)]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = factor, allow_hyphen_values = true)]
     factor: f64,
     /// How stream reads the paper's equation 2
     #[arg(long, value_name = "RULE", default_value = "recommended")]
     rule: RuleName,
+    /// How much later stream demotes a coflow most of whose flows are done: by up to such a share (the paper's alpha)
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share, allow_hyphen_values = true)]
+    alpha: f64,
+    /// How much what other receivers have counts to stream's (the paper's beta)
+    #[arg(long, value_name = "X", default_value = "1", value_parser = not_negative, allow_hyphen_values = true)]
+    beta: f64,
+    /// After how long without a byte stream lifts a coflow by a class; never unless told
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    starvation: Option<f64>,
+    /// Stream's classes share links by weights, in place of one after the other
+    #[arg(long)]
+    wfq: bool,
     /// How receivers of a coflow hear of each other
     #[arg(long, value_name = "HOW", default_value = "perfect")]
     relay: RelayName,
@@ -91,10 +108,10 @@ pub(super) struct SimulateArguments {
     #[arg(long, value_name = "WHAT", default_value = "rank")]
     order: OrderName,
     /// By up to which share announced sizes are off, such as 0.5
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share, allow_hyphen_values = true)]
     sizes_off: f64,
     /// Which share of hosts announces nothing, such as 0.01
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share, allow_hyphen_values = true)]
     silent: f64,
     /// In how many waves a coflow comes
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=4))]
@@ -103,13 +120,13 @@ pub(super) struct SimulateArguments {
     #[arg(long)]
     burst: bool,
     /// Each coflow becomes a graph of exchanges: tpcds42 or tao
-    #[arg(long, value_name = "GRAPH", conflicts_with = "waves")]
+    #[arg(long, value_name = "GRAPH")]
     dag: Option<Dag>,
     /// How many times as fast coflows come
-    #[arg(long, value_name = "X", default_value = "1", value_parser = positive)]
+    #[arg(long, value_name = "X", default_value = "1", value_parser = load, allow_hyphen_values = true)]
     load: f64,
-    /// On a fat tree, how far apart the moments are at which rates are looked at
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time)]
+    /// On a fat tree, how far apart the moments are at which flows that have ended are looked at
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = resolution)]
     resolution: f64,
     /// What --generate makes, and where ports and paths of a fat tree are
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -144,6 +161,26 @@ fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "give a number above 0, such as 10".to_owned())
 }
 
+fn load(text: &str) -> Result<f64, String> {
+    positive(text)
+        .ok()
+        .filter(|it| (LEAST_LOAD..=1.0 / LEAST_LOAD).contains(it))
+        .ok_or_else(|| "give a number from 0.000001 to 1000000, such as 2".to_owned())
+}
+
+fn resolution(text: &str) -> Result<f64, String> {
+    time(text)
+        .ok()
+        .filter(|it| *it >= LEAST_RESOLUTION_S)
+        .ok_or_else(|| "give a time of at least 10us, such as 10ms".to_owned())
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|it: &f64| it.is_finite() && *it >= 0.0);
+    number.ok_or_else(|| "give a number of at least 0, such as 1".to_owned())
+}
+
 fn share(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|it| (0.0..=1.0).contains(it));
     number.ok_or_else(|| "give a number from 0 to 1, such as 0.5".to_owned())
@@ -157,7 +194,10 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 fn size(text: &str) -> Result<f64, String> {
-    units::parse(text, Quantity::Size).map_err(|error| error.to_string())
+    let size = units::parse(text, Quantity::Size).map_err(|error| error.to_string())?;
+    Some(size)
+        .filter(|it| *it > 0.0)
+        .ok_or_else(|| "give a size above 0, such as 10MB".to_owned())
 }
 
 fn time(text: &str) -> Result<f64, String> {
@@ -170,12 +210,18 @@ fn time(text: &str) -> Result<f64, String> {
 /// The coflows of a trace.
 pub(super) fn trace(path: &Path) -> Result<Workload, String> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| named(&error) + "; give a file that is a trace of coflows")?;
     Workload::from_trace(&text).map_err(|error| named(&error))
 }
 
 impl SimulateArguments {
     pub(super) fn workload(&self) -> Result<Workload, String> {
+        if self.dag.is_some() && self.waves > 1 {
+            return Err(
+                "a coflow that becomes a graph has no waves; leave out --waves or --dag".to_owned(),
+            );
+        }
         let workload = match (&self.trace, self.generate) {
             (Some(path), _) => trace(path)?,
             (None, coflows) => Workload::generate(&GenerateOptions {
@@ -210,6 +256,10 @@ impl SimulateArguments {
             },
             ..PolicyChoices::default()
         };
+        choices.stream.alpha = self.alpha;
+        choices.stream.beta = self.beta;
+        choices.stream.starvation_s = self.starvation;
+        choices.stream.weighted = self.wfq;
         choices.receiver_driven.knows_sizes = self.sizes == SizesName::Known;
         choices.receiver_driven.by_rank = self.order == OrderName::Rank;
         choices

@@ -15,6 +15,8 @@ const LOOKS: Duration = Duration::from_millis(50);
 const LEFT_FROM: Duration = Duration::from_secs(1);
 /// Parts of the line.
 const STEPS: f64 = 1000.0;
+/// So many runs are named in it: it stays one line.
+const NAMES_MOST: usize = 2;
 
 /// What a run asks from time to time, telling which share of it is done: whether to go on.
 pub(super) type GoesOn<'g> = &'g mut dyn FnMut(f64) -> bool;
@@ -88,12 +90,24 @@ pub(super) fn run_all<T: Send>(
     found.into_iter().collect()
 }
 
+/// Stops all where a run panics: nobody waits for the others first.
+struct StopsOnPanic<'p>(&'p Progress);
+
+impl Drop for StopsOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stops.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// One thread's share: whatever nobody has begun.
 fn run_some<T: Send>(
     jobs: &[Mutex<Option<Job<'_, T>>>],
     progress: &Progress,
     sends: &mpsc::Sender<(usize, T)>,
 ) {
+    let _stops = StopsOnPanic(progress);
     let goes_on = |at: usize, share: f64| {
         progress.shares[at].store(share.to_bits(), Ordering::Relaxed);
         !progress.stops.load(Ordering::Relaxed)
@@ -153,12 +167,17 @@ impl Line {
             .filter(|(share, _)| **share > 0.0 && **share < 1.0)
             .map(|(_, name)| &name[..])
             .collect();
-        let mut text = running.join(", ");
+        let ended = shares.iter().filter(|it| **it >= 1.0).count();
+        let mut text = format!("{ended} of {}", shares.len());
         let elapsed = self.begun.elapsed();
         if elapsed >= LEFT_FROM && done > 0.0 {
             let left = elapsed.as_secs_f64() * (1.0 - done) / done;
             text.push_str(&format!("  {} left", units::seconds(left)));
         }
+        text.push_str(&format!(
+            "  {}",
+            running[..running.len().min(NAMES_MOST)].join(", ")
+        ));
         bar.set_position((done * STEPS) as u64);
         bar.set_message(text);
     }

@@ -9,7 +9,9 @@ use brambling::coflow::workload::Workload;
 use brambling_machine::units;
 use clap::Parser;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 
 pub(super) const HELP: &str = "\
@@ -38,6 +40,14 @@ pub(super) fn simulate(
             return USAGE;
         }
     };
+    // It is made before anything is simulated: who cannot have it learns that at once.
+    let csv = match arguments.csv.as_deref().map(created).transpose() {
+        Ok(csv) => csv,
+        Err(error) => {
+            streams.err(format!("error: {error}; give a file that can be written"));
+            return FAILED;
+        }
+    };
     let mut waits = Waits {
         interrupted: &mut || host.interrupted(),
         is_shown: true,
@@ -45,10 +55,10 @@ pub(super) fn simulate(
     let Some(found) = outcomes(arguments, &workload, &mut waits) else {
         return INTERRUPTED;
     };
-    if let Some(path) = &arguments.csv
-        && let Err(error) = write_csv(path, &found)
+    if let Some(csv) = csv
+        && let Err(error) = csv.write(&found)
     {
-        streams.err(format!("error: {}: {error}", path.display()));
+        streams.err(format!("error: {error}"));
         return FAILED;
     }
     let summaries = found
@@ -141,16 +151,30 @@ fn told(workload: &Workload, summaries: &[(&str, Summary)]) -> String {
     head + &table::rows(&lines)
 }
 
-fn write_csv(path: &Path, found: &[(PolicyName, Outcome)]) -> std::io::Result<()> {
-    let mut text = "policy,coflow,arrival_s,cct_s,isolated_s,bytes\n".to_owned();
-    for (name, outcome) in found {
-        for took in &outcome.coflows {
-            let _ = writeln!(
-                text,
-                "{name},{},{},{},{},{}",
-                took.name, took.arrival_s, took.cct_s, took.isolated_s, took.bytes
-            );
+/// The file of times.
+struct CsvFile<'p> {
+    path: &'p Path,
+    file: File,
+}
+
+fn created(path: &Path) -> Result<CsvFile<'_>, String> {
+    let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(CsvFile { path, file })
+}
+
+impl CsvFile<'_> {
+    fn write(mut self, found: &[(PolicyName, Outcome)]) -> Result<(), String> {
+        let mut text = "policy,coflow,arrival_s,cct_s,isolated_s,bytes\n".to_owned();
+        for (name, outcome) in found {
+            for took in &outcome.coflows {
+                let _ = writeln!(
+                    text,
+                    "{name},{},{},{},{},{}",
+                    took.name, took.arrival_s, took.cct_s, took.isolated_s, took.bytes
+                );
+            }
         }
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|error| format!("{}: {error}", self.path.display()))
     }
-    std::fs::write(path, text)
 }

@@ -17,7 +17,7 @@ use brambling::coflow::simulate::{Outcome, simulate_watched};
 use brambling::coflow::workload::{GenerateOptions, Tails, Workload};
 use figures::Figure;
 use page::{Drawn, Preface};
-use plan::{Common, RunPlan};
+use plan::{Common, LOAD_OF_MADE, RunPlan};
 use std::io;
 use std::path::{Path, PathBuf};
 use store::Results;
@@ -30,17 +30,20 @@ Examples:
 It writes index.html, an SVG for each panel, and what each run came to into `runs`. A command that was stopped goes on
 where it was. Without --trace it makes 526 coflows with the tails of Facebook's.
 
---quick takes every 16th coflow by size and lets them come 16 times as fast, and looks at rates each 250 ms.";
+--quick takes every 16th coflow by size and lets them come 16 times as fast; without it all are taken, and every fourth
+of a burst and of graphs.";
 
 /// Coflows that are made where there is no trace: as many as the public one has.
 const MADE: u32 = 526;
 const MADE_PORTS: u32 = 150;
 /// What `--quick` takes, and how often it looks.
 const QUICK_EVERY: u32 = 16;
-const QUICK_RESOLUTION_S: f64 = 0.25;
-/// What all of it takes, and how often it looks.
+const QUICK_RESOLUTION_S: f64 = 0.05;
+/// What all of it takes, and how often it looks. Where all come at once, or six copies of each make queues that grow until the
+/// last has come, all flows share links for long: they would take days.
 const EVERY: u32 = 1;
-const RESOLUTION_S: f64 = 0.1;
+const EVERY_OF_LARGE: u32 = 4;
+const RESOLUTION_S: f64 = 0.01;
 
 #[derive(clap::Args)]
 pub(super) struct ReproduceArguments {
@@ -61,16 +64,22 @@ pub(super) struct ReproduceArguments {
 impl ReproduceArguments {
     fn common(&self) -> Result<Common, String> {
         let made = || {
-            Workload::generate(&GenerateOptions {
+            let made = GenerateOptions {
                 coflows: MADE,
                 ports: MADE_PORTS,
                 tails: Tails::Facebook,
                 seed: self.seed,
-            })
+            };
+            Workload::generate(&made).loaded(LOAD_OF_MADE)
         };
         Ok(Common {
             trace: self.trace.as_deref().map_or_else(|| Ok(made()), trace)?,
             every: if self.quick { QUICK_EVERY } else { EVERY },
+            every_of_large: if self.quick {
+                QUICK_EVERY
+            } else {
+                EVERY_OF_LARGE
+            },
             resolution_s: if self.quick {
                 QUICK_RESOLUTION_S
             } else {
@@ -88,11 +97,22 @@ impl ReproduceArguments {
                 "No trace was given: {MADE} coflows were made with the tails of Facebook's."
             ),
         };
-        let sampled = match common.every {
-            1 => "Every coflow is taken.".to_owned(),
+        let taken = |every: u32| match every {
+            1 => "every coflow is taken".to_owned(),
             every => format!(
-                "Coflows in the order of their size, every {every}th is taken, and they come {every} times as fast, so links are as \
-                 busy: a picture of the whole, with few coflows in each category."
+                "coflows in the order of their size, the middle one of each {every} is taken, and they come {every} times as fast, so \
+                 links are as busy"
+            ),
+        };
+        let sampled = match common.every == common.every_of_large {
+            true => format!(
+                "Of the trace, {}: few coflows are in each category.",
+                taken(common.every)
+            ),
+            false => format!(
+                "Of the trace, {}; for bursts and graphs, {}.",
+                taken(common.every),
+                taken(common.every_of_large)
             ),
         };
         Preface {
@@ -100,7 +120,9 @@ impl ReproduceArguments {
                 of,
                 sampled,
                 format!(
-                    "Rates are worked out each {} ms. Stream's receivers know at once what others have. Seed {}.",
+                    "Flows that end are looked at each {} ms at 1 Gbit/s, and ten times as often at 10: what one leaves is idle until then, \
+                     and what waits for it begins then. Stream's receivers know at once what others have. Ports go to hosts by a \
+                     permutation, modulo the hosts. Seed {}.",
                     common.resolution_s * 1e3,
                     common.seed
                 ),
@@ -154,7 +176,7 @@ fn run_and_write(
     figures: &[Figure],
     waits: &mut Waits<'_>,
 ) -> io::Result<Option<PathBuf>> {
-    let mut results = Results::open(arguments.output.join("runs"), common)?;
+    let mut results = Results::open(&arguments.output.join("runs"), common)?;
     let mut missing: Vec<RunPlan> = Vec::new();
     for plan in figures.iter().flat_map(|it| &it.plans) {
         if !missing.contains(plan) && !results.has(plan) {

@@ -4,6 +4,9 @@ use brambling::coflow::policy::{PolicyChoices, PolicyName};
 use brambling::coflow::simulate::{Fabric, SimulateOptions};
 use brambling::coflow::workload::{Dag, GenerateOptions, Tails, Workload};
 
+/// Coflows that are made come so many times as fast, so links are as busy as under the public trace.
+pub(super) const LOAD_OF_MADE: f64 = 4.0;
+
 /// A policy as a figure has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contender {
@@ -86,6 +89,9 @@ pub(super) struct Common {
     pub(super) trace: Workload,
     /// Of all coflows every so many-th by size is taken, and they come so many times as fast.
     pub(super) every: u32,
+    /// The same where each becomes a graph of six, or all come at once.
+    pub(super) every_of_large: u32,
+    /// At 1 Gbit/s; flows are as much shorter as links are faster.
     pub(super) resolution_s: f64,
     pub(super) seed: u64,
 }
@@ -129,14 +135,21 @@ impl RunPlan {
     pub(super) fn workload(&self, common: &Common) -> Workload {
         let all = match self.source {
             Source::Trace => common.trace.clone(),
-            Source::Made(coflows) => Workload::generate(&GenerateOptions {
-                coflows,
-                ports: common.trace.ports,
-                tails: Tails::Facebook,
-                seed: common.seed,
-            }),
+            Source::Made(coflows) => {
+                let made = GenerateOptions {
+                    coflows,
+                    ports: common.trace.ports,
+                    tails: Tails::Facebook,
+                    seed: common.seed,
+                };
+                Workload::generate(&made).loaded(LOAD_OF_MADE)
+            }
         };
-        let some = all.sampled(common.every);
+        let every = match self.shape {
+            Shape::Graph(_) | Shape::Burst => common.every_of_large,
+            _ => common.every,
+        };
+        let some = all.sampled(every);
         match self.shape {
             Shape::AsTheyCome => some,
             Shape::Waves(waves) => some.in_waves(usize::from(waves)),
@@ -159,13 +172,13 @@ impl RunPlan {
         SimulateOptions {
             fabric: Fabric::FatTree(self.pods),
             gbps: f64::from(self.gbps),
-            resolution_s: Some(common.resolution_s),
+            resolution_s: Some(common.resolution_s / f64::from(self.gbps)),
             seed: common.seed,
             ..SimulateOptions::default()
         }
     }
 
-    /// How long it takes beside others, for the time left: graphs have six times the flows, and make as much load.
+    /// How long it takes beside others, for the time left: graphs have six times the flows.
     pub(super) fn weight(&self) -> f64 {
         let of_shape = match self.shape {
             Shape::Graph(_) => 20.0,

@@ -5,7 +5,10 @@ use brambling::coflow::simulate::{CATEGORIES, Outcome, category};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// One more whenever policies or the simulator give other times than before.
+const RULES: u32 = 1;
 
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,18 +29,18 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Those that a folder has. It is made if there is none.
-    pub(super) fn open(folder: PathBuf, common: &Common) -> io::Result<Results> {
-        std::fs::create_dir_all(&folder)?;
+    /// Those that a folder has. Runs of other coflows, or by other rules, lie beside them and stay.
+    pub(super) fn open(folder: &Path, common: &Common) -> io::Result<Results> {
         let from = format!(
-            "{} coflows, {} flows, {} bytes; every {}; {} s; seed {}",
-            common.trace.coflows.len(),
-            common.trace.flows(),
-            common.trace.bytes(),
+            "rules-{RULES}-coflows-{:016x}-every-{}-{}-tick-{}s-seed-{}",
+            common.trace.fingerprint(),
             common.every,
+            common.every_of_large,
             common.resolution_s,
             common.seed,
         );
+        let folder = folder.join(&from);
+        std::fs::create_dir_all(&folder)?;
         Ok(Results {
             folder,
             from,

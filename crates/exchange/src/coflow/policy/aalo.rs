@@ -2,7 +2,7 @@
 
 use super::thresholds::Thresholds;
 use super::{CoflowEvent, Needs, OrderChange, Policy, ServiceOrder, Sharing, Sizes, Unit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Discretized coflow-aware least attained service (D-CLAS): queues by the bytes that a coflow has sent
 /// everywhere, first come first served within each, one after the other.
@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 pub struct Aalo {
     queues: Thresholds,
     class: BTreeMap<u32, u8>,
+    /// Those that have begun and not ended, by coflow: a class is that of the whole coflow.
+    units: BTreeMap<u32, BTreeSet<Unit>>,
 }
 
 impl Aalo {
@@ -24,6 +26,7 @@ impl Aalo {
         Aalo {
             queues: Thresholds::new(queues, first, factor),
             class: BTreeMap::new(),
+            units: BTreeMap::new(),
         }
     }
 
@@ -55,6 +58,7 @@ impl Policy for Aalo {
         match *event {
             CoflowEvent::Begun { unit, .. } => {
                 self.class.entry(unit.coflow).or_insert(0);
+                self.units.entry(unit.coflow).or_default().insert(unit);
                 changes.push(self.change(unit));
             }
             CoflowEvent::Progressed { unit, bytes, .. } => {
@@ -63,7 +67,13 @@ impl Policy for Aalo {
                 let before = self.class.entry(unit.coflow).or_insert(0);
                 if class > *before {
                     *before = class;
-                    changes.push(self.change(unit));
+                    let units = self.units.get(&unit.coflow).into_iter().flatten();
+                    changes.extend(units.map(|unit| self.change(*unit)));
+                }
+            }
+            CoflowEvent::Ended { unit } => {
+                if let Some(units) = self.units.get_mut(&unit.coflow) {
+                    units.remove(&unit);
                 }
             }
             _ => {}

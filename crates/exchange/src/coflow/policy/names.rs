@@ -77,6 +77,8 @@ impl PolicyName {
             PolicyName::Varys => Box::new(Varys),
             PolicyName::ReceiverDriven => Box::new(ReceiverDriven::new(ReceiverDrivenSettings {
                 queues,
+                threshold_of_bytes: choices.threshold,
+                factor_of_bytes: choices.factor,
                 ..choices.receiver_driven
             })),
         }

@@ -22,6 +22,10 @@ pub struct ReceiverDrivenSettings {
     pub threshold: f64,
     /// How many times the threshold before the next one is.
     pub factor: f64,
+    /// The same of those whose sizes are not announced: in bytes that have come.
+    pub threshold_of_bytes: f64,
+    /// See [`ReceiverDrivenSettings::threshold_of_bytes`].
+    pub factor_of_bytes: f64,
 }
 
 impl Default for ReceiverDrivenSettings {
@@ -32,6 +36,8 @@ impl Default for ReceiverDrivenSettings {
             queues: 8,
             threshold: 1e6,
             factor: 6.0,
+            threshold_of_bytes: 10e6,
+            factor_of_bytes: 10.0,
         }
     }
 }
@@ -61,6 +67,8 @@ impl ReceiverDriven {
             classes: Thresholds::new(settings.queues, settings.threshold, settings.factor),
             by_bytes: StreamPolicy::new(StreamSettings {
                 queues: settings.queues,
+                threshold: settings.threshold_of_bytes,
+                factor: settings.factor_of_bytes,
                 ..StreamSettings::default()
             }),
             told: BTreeSet::new(),

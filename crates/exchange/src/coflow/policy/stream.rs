@@ -59,6 +59,9 @@ impl Default for StreamSettings {
     }
 }
 
+/// How long a lift lasts: until so much of the first threshold has come.
+const LIFT_SHARE: f64 = 0.1;
+
 /// What a receiver knows of a coflow.
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -67,6 +70,8 @@ struct Known {
     flows: u32,
     flows_done: u32,
     bytes: Heard,
+    /// Up to how many effective bytes it stays where it was lifted to, since it starved.
+    lifted_until: Option<f64>,
 }
 
 /// Coflow shortest job first by receivers (C-SJF), with Weighted-Priority, Information-Relay and Child-to-Parent.
@@ -143,7 +148,7 @@ impl StreamPolicy {
         };
         // Rounding must not hold up a coflow that has just reached a boundary.
         let steps = (queues * share * (1.0 - 1e-12)).ceil();
-        (queues - steps) as u8
+        (queues - steps.max(1.0)) as u8
     }
 
     /// At how many effective bytes the class changes.
@@ -165,11 +170,17 @@ impl StreamPolicy {
         }
     }
 
-    /// Sees whether it sinks: it never rises here.
+    /// Sees whether it sinks: it never rises here, and where it was lifted to it stays for a while.
     fn sink(&mut self, unit: Unit, changes: &mut Vec<OrderChange>) {
         let Some(known) = self.known.get(&unit) else {
             return;
         };
+        if known
+            .lifted_until
+            .is_some_and(|until| self.effective(known) < until)
+        {
+            return;
+        }
         let class = self.class_of(known).max(known.class);
         self.put(unit, class, changes);
     }
@@ -221,6 +232,7 @@ impl Policy for StreamPolicy {
                     flows,
                     flows_done: 0,
                     bytes: Heard::default(),
+                    lifted_until: None,
                 };
                 self.known.insert(unit, known);
                 changes.push(change(unit, 0));
@@ -241,9 +253,15 @@ impl Policy for StreamPolicy {
                 self.sink(unit, changes);
             }
             CoflowEvent::Starved { unit } => {
-                let class = self.known.get(&unit).map(|known| known.class);
-                if let Some(class) = class.and_then(|class| class.checked_sub(1)) {
+                let known = self.known.get(&unit).copied();
+                let lifted = known
+                    .and_then(|known| Some((known.class.checked_sub(1)?, self.effective(&known))));
+                if let Some((class, bytes)) = lifted {
                     self.put(unit, class, changes);
+                    let until = bytes + self.settings.threshold * LIFT_SHARE;
+                    self.known
+                        .entry(unit)
+                        .and_modify(|it| it.lifted_until = Some(until));
                 }
             }
             CoflowEvent::Remaining { .. } => {}
@@ -255,7 +273,17 @@ impl Policy for StreamPolicy {
 
     fn wants_at(&self, unit: Unit) -> Option<f64> {
         let known = self.known.get(&unit)?;
-        let missing = (self.next_boundary(known)? - self.effective(known)).max(0.0);
+        let effective = self.effective(known);
+        let lifted = known.lifted_until.filter(|until| effective < *until);
+        let boundary = match lifted {
+            Some(until) => until,
+            None => self.next_boundary(known)?,
+        };
+        let mut missing = (boundary - effective).max(0.0);
+        if self.settings.alpha > 0.0 && self.settings.flow_bytes > 0.0 {
+            // Its condition gets worse as bytes come, and with it the boundary nears: half of the way there is safe to wait for.
+            missing /= 2.0;
+        }
         let Heard {
             own,
             peers,

@@ -4,12 +4,13 @@
 //! Most bundles of most groups wait for links that others fill. What is done whenever rates change looks at those
 //! that move, and at no others.
 
+use super::engine::at_once_s;
 use super::fabric::{PATH_MOST, Path};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
 /// A flow is done when it has less left than this, in bytes: rounding.
-const DONE_BYTES: f64 = 1e-2;
+pub(super) const DONE_BYTES: f64 = 1e-2;
 /// Stands where a path has no more links.
 const NO_LINK: u32 = u32::MAX;
 
@@ -87,6 +88,15 @@ pub(super) struct LocalLink {
     pub(super) used: f64,
 }
 
+/// A flow that is done: where it was, and when.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct DoneFlow {
+    pub(super) flow: u32,
+    pub(super) place: u32,
+    pub(super) target: f64,
+    pub(super) at: f64,
+}
+
 /// Flows that are served together.
 #[derive(Debug, Default)]
 pub(super) struct FlowGroup {
@@ -100,6 +110,8 @@ pub(super) struct FlowGroup {
     // order: looked up only.
     local: HashMap<u32, u32>,
     free: Vec<u32>,
+    /// Flows that are done, and have not been taken.
+    pub(super) done: Vec<DoneFlow>,
     /// How many flows.
     pub(super) flows: u32,
     /// Since when rates are as they are: bundles have had what they had then.
@@ -116,10 +128,13 @@ impl Bundle {
         links.map(|it| it as usize)
     }
 
-    /// What its first flow has left, where the group is as of now.
+    /// What its first flow has left, where the group is as of now; 0 if all that it has are done.
     #[inline]
     pub(super) fn first_left(&self) -> f64 {
-        (self.first - self.had).max(0.0)
+        match self.first < f64::INFINITY {
+            true => (self.first - self.had).max(0.0),
+            false => 0.0,
+        }
     }
 }
 
@@ -303,31 +318,35 @@ impl FlowGroup {
         bundle.rate += more;
     }
 
-    /// The flows that are done by now, each with when it was. They are still in the group, which is as of now;
-    /// `is_here` says whether a flow is still in that bundle, with that target.
-    pub(super) fn done(
-        &mut self,
-        is_here: impl Fn(u32, u32, f64) -> bool,
-        done: &mut Vec<(u32, f64)>,
-    ) {
+    /// Notes which flows are done by now, each with when it was: before rates change, since it is known by them. They
+    /// stay in the group, which is as of now, until they are taken. `is_here` says whether a flow is still in that bundle,
+    /// with that target.
+    pub(super) fn note_done(&mut self, is_here: impl Fn(u32, u32, f64) -> bool) {
+        let at_once_s = at_once_s(self.since);
         for at in 0..self.moving.len() {
             let place = self.moving[at];
             let bundle = self.bundles[place as usize];
-            if bundle.first - bundle.had > DONE_BYTES {
+            let near = DONE_BYTES.max(bundle.rate * at_once_s);
+            if bundle.first - bundle.had > near {
                 continue;
             }
             let targets = &mut self.bundle_flows[place as usize].targets;
             while let Some(target) = targets.peek() {
                 let is_stale = !is_here(target.flow, place, target.bytes);
                 let over = bundle.had - target.bytes;
-                if !is_stale && over < -DONE_BYTES {
+                if !is_stale && over < -near {
                     break;
                 }
                 // A flow that went and came back before anything moved stands there twice.
-                let is_again = done.last().is_some_and(|it| it.0 == target.flow);
+                let is_again = self.done.last().is_some_and(|it| it.flow == target.flow);
                 if !is_stale && !is_again {
                     let ago = (over / bundle.rate).max(0.0);
-                    done.push((target.flow, self.since - ago));
+                    self.done.push(DoneFlow {
+                        flow: target.flow,
+                        place,
+                        target: target.bytes,
+                        at: self.since - ago,
+                    });
                 }
                 targets.pop();
             }
@@ -341,7 +360,10 @@ impl FlowGroup {
         let mut soonest = f64::INFINITY;
         for place in &self.moving {
             let bundle = &self.bundles[*place as usize];
-            soonest = soonest.min(bundle.first_left() / bundle.rate);
+            soonest = soonest.min((bundle.first - bundle.had).max(0.0) / bundle.rate);
+        }
+        if !self.done.is_empty() {
+            soonest = 0.0;
         }
         self.next = self.since + soonest;
     }
@@ -377,8 +399,27 @@ mod tests {
         group.look_ahead();
         assert_eq!(group.next, 10.0);
         group.advance(10.0);
-        let mut done = Vec::new();
-        group.done(is_here, &mut done);
+        group.note_done(is_here);
+        let done: Vec<(u32, f64)> = group.done.iter().map(|it| (it.flow, it.at)).collect();
+        assert_eq!(done, [(7, 10.0)]);
+    }
+
+    #[test]
+    fn when_a_flow_was_done_does_not_depend_on_later_rates() {
+        let mut group = FlowGroup::new(0.0);
+        let path = Fabric::BigSwitch.path(4, 0, 1, 0);
+        let (place, _) = group.add(7, path, 0, 1.0, 100.0);
+        group.add(8, path, 0, 1.0, 300.0);
+        group.speed_up(place, 10.0);
+        group.advance(12.0);
+        group.note_done(|_, _, _| true);
+        group.stop();
+        group.speed_up(place, 0.1);
+        group.look_ahead();
+        assert_eq!(group.next, 12.0);
+        group.advance(20.0);
+        group.note_done(|_, _, _| true);
+        let done: Vec<(u32, f64)> = group.done.iter().map(|it| (it.flow, it.at)).collect();
         assert_eq!(done, [(7, 10.0)]);
     }
 }

@@ -1,7 +1,7 @@
 //! What policies are told, and when: what has come of a unit, what other receivers have relayed, and what is left.
 
 use super::PeerRelay;
-use super::engine::{AT_ONCE_S, ComingEvent, Engine};
+use super::engine::{ComingEvent, Engine, at_once_s};
 use super::serving::GroupKey;
 use super::units::{FamilySeen, NOWHERE};
 use crate::coflow::policy::{CoflowEvent, Heard, Sizes};
@@ -135,7 +135,7 @@ impl Engine<'_> {
         }
         if wait.is_finite() {
             // Time goes on, or it would be looked at for ever.
-            let at = self.now + wait.max(2.0 * AT_ONCE_S);
+            let at = self.now + wait.max(2.0 * at_once_s(self.now));
             // Those of one family are looked at together.
             let at = match is_small {
                 true => at,
@@ -180,7 +180,7 @@ impl Engine<'_> {
         let begun: Vec<u32> = self.served.iter().copied().collect();
         for coflow in begun {
             let state = &self.all.coflows[coflow as usize];
-            if state.arrival_s > heard_s {
+            if state.news_s > heard_s {
                 continue;
             }
             let units = state.units.clone();
@@ -225,7 +225,12 @@ impl Engine<'_> {
         );
         let (own, _) = self.all.received(&self.groups, unit, self.now);
         if is_served && own <= before + NEAR_BYTES {
+            // A lift is counted from what has come.
+            self.tell_progress(unit);
             self.hear(CoflowEvent::Starved { unit: key });
+            // It may wait for bytes again, where it was in the last class before.
+            self.watch(unit);
+            self.predict(unit);
         }
         self.await_starving(unit);
     }

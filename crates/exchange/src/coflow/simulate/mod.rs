@@ -4,7 +4,8 @@
 //! policy changes an order. Then rates are worked out anew ([`share`]), for those groups of flows ([`group`]) that
 //! are served no sooner than the one in which it happened ([`serving`]). Nothing is lost, and no packet waits.
 //!
-//! On a big switch all that is exact. On a fat tree flows that end are looked at at ticks of
+//! On a big switch all that is exact, but that a unit of many flows is seen to have what its policy waits for by up to a
+//! five-thousandth of its age too late. On a fat tree flows that end are looked at at ticks of
 //! [`SimulateOptions::resolution_s`]: what one leaves is idle until the next tick. When it ended is exact.
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl Outcome {
         sum / self.coflows.len().max(1) as f64
     }
 
-    /// The completion time that such a share of coflows keep within: of 526 the 499th for 0.95.
+    /// The completion time at such a share of their sorted list: of 526 the 499th for 0.95.
     pub fn percentile_s(&self, share: f64) -> f64 {
         let mut sorted: Vec<f64> = self.coflows.iter().map(|it| it.cct_s).collect();
         sorted.sort_by(f64::total_cmp);

@@ -2,7 +2,7 @@
 //! [`super::share`]; when something happens is in [`super::engine`].
 
 use super::engine::{Engine, is_here};
-use super::group::FlowGroup;
+use super::group::{DONE_BYTES, FlowGroup};
 use super::units::NOWHERE;
 use crate::coflow::policy::{OrderChange, ServiceOrder, Sharing};
 
@@ -90,9 +90,13 @@ impl Engine<'_> {
         let slot = match self.keys.get(&key) {
             Some(slot) => *slot,
             None => {
-                self.groups.push(FlowGroup::new(self.now));
-                self.key_of.push(key);
-                let slot = self.groups.len() as u32 - 1;
+                let slot = self.spare.pop().unwrap_or_else(|| {
+                    self.groups.push(FlowGroup::default());
+                    self.key_of.push(key);
+                    self.groups.len() as u32 - 1
+                });
+                self.groups[slot as usize] = FlowGroup::new(self.now);
+                self.key_of[slot as usize] = key;
                 self.keys.insert(key, slot);
                 if self.serves_units() {
                     self.all.units[key.unit as usize].group = slot;
@@ -147,6 +151,10 @@ impl Engine<'_> {
 
     fn serve_elsewhere(&mut self, flow: u32) {
         let left = self.all.left(&self.groups, flow, self.now);
+        if left <= DONE_BYTES {
+            // It is done where it is, or else it would wait elsewhere for its last bytes.
+            return;
+        }
         self.leave(flow);
         self.put(flow, left);
     }
@@ -156,12 +164,18 @@ impl Engine<'_> {
         let served = self.served.iter();
         let units = served.flat_map(|coflow| &self.all.coflows[*coflow as usize].units);
         let flows = units.flat_map(|unit| &self.all.units[*unit as usize].active);
-        for flow in flows.copied().collect::<Vec<u32>>() {
+        let levels = &self.levels;
+        let may_differ = |flow: &u32| {
+            let flow = &self.all.flows[*flow as usize];
+            flow.group != NOWHERE && levels.may_differ(flow.path.links())
+        };
+        for flow in flows.copied().filter(may_differ).collect::<Vec<u32>>() {
             let slot = self.all.flows[flow as usize].group;
-            if slot != NOWHERE && self.where_to(flow).0 != self.key_of[slot as usize] {
+            if self.where_to(flow).0 != self.key_of[slot as usize] {
                 self.serve_elsewhere(flow);
             }
         }
+        self.levels.settle();
     }
 
     /// Works out the rates of groups that may have others now.
@@ -185,6 +199,8 @@ impl Engine<'_> {
                 continue;
             }
             group.advance(self.now);
+            let flows = &self.all.flows;
+            group.note_done(|flow, place, target| is_here(flows, *slot, flow, place, target));
             match self.sharing {
                 Sharing::OnePass => self.sharer.one_pass(group, &mut self.free),
                 Sharing::EndTogether => self.sharer.end_together(group, &mut self.free),
@@ -222,6 +238,7 @@ impl Engine<'_> {
     fn retire(&mut self, key: GroupKey, slot: u32) {
         self.keys.remove(&key);
         self.groups[slot as usize] = FlowGroup::new(self.now);
+        self.spare.push(slot);
         if self.serves_units() {
             self.all.units[key.unit as usize].group = NOWHERE;
         }

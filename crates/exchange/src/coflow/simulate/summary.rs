@@ -35,7 +35,7 @@ pub struct Summary {
     pub average_s: f64,
     /// Their median.
     pub p50_s: f64,
-    /// What 95 % of them keep within.
+    /// The one at 95 % of their sorted list: of 526 the 499th.
     pub p95_s: f64,
     /// How many times as long as alone, on average.
     pub slowdown: f64,

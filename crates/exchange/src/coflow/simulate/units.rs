@@ -33,6 +33,8 @@ pub(super) struct FlowState {
 pub(super) struct PartState {
     pub(super) coflow: u32,
     pub(super) sub_coflow: u32,
+    /// The first of the parts that are waves of one.
+    pub(super) node: u32,
     pub(super) flows: std::ops::Range<u32>,
     pub(super) left: u32,
     /// Parts that have to be done before.
@@ -101,6 +103,8 @@ pub(super) struct CoflowState {
     pub(super) parts_left: u32,
     pub(super) arrival_s: f64,
     pub(super) done_s: f64,
+    /// When the last of its parts has begun, so far.
+    pub(super) news_s: f64,
     /// How many times their lengths its flows are announced to have.
     announced: f64,
 }
@@ -176,7 +180,7 @@ impl SimulatedUnits {
             silent: silent(options, workload.ports),
         };
         for (number, coflow) in (0..).zip(&workload.coflows) {
-            let first = all.parts.len() as u32;
+            let (first, first_flow) = (all.parts.len() as u32, all.flows.len());
             let mut keys = BTreeMap::new();
             let mut node = 0;
             for (place, part) in (0..).zip(&coflow.parts) {
@@ -217,6 +221,7 @@ impl SimulatedUnits {
                 all.parts.push(PartState {
                     coflow: number,
                     sub_coflow: part.sub_coflow,
+                    node,
                     flows: begin..all.flows.len() as u32,
                     left: part.flows.len() as u32,
                     waits_for: part.after.len() as u32,
@@ -231,7 +236,7 @@ impl SimulatedUnits {
                 }
             }
             let units: Vec<u32> = keys.into_values().collect();
-            all.make_families(&units, needs);
+            all.make_families(&units, first_flow, needs);
             let parts = first..all.parts.len() as u32;
             all.find_descendants(
                 &coflow
@@ -247,47 +252,46 @@ impl SimulatedUnits {
                 units,
                 arrival_s: coflow.arrival_s,
                 done_s: coflow.arrival_s,
+                news_s: coflow.arrival_s,
                 announced: announced(options, number),
             });
         }
         all
     }
 
-    /// Bytes of a coflow count together where one decides for all, and those of a node where receivers do.
-    fn make_families(&mut self, units: &[u32], needs: Needs) {
+    /// Bytes of a coflow, which was added last, count together where one decides for all, and those of a node where
+    /// receivers do.
+    fn make_families(&mut self, units: &[u32], first_flow: usize, needs: Needs) {
         let mut families: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for unit in units {
             let node = self.units[*unit as usize].key.part;
             let of = if needs.by_receiver { node } else { 0 };
             families.entry(of).or_default().push(*unit);
         }
+        let first = self.families.len();
         for members in families.into_values() {
             for unit in &members {
                 self.units[*unit as usize].family = self.families.len() as u32;
             }
             self.families.push(FamilyState {
                 active: 0,
-                rate_most: self.rate_most(&members),
+                rate_most: 0.0,
                 seen: FamilySeen::default(),
                 members,
             });
         }
-    }
-
-    /// The most that can come of some units of one coflow, which was added last: all links of their sources, or all of
-    /// their destinations.
-    fn rate_most(&self, members: &[u32]) -> f64 {
-        let is_member = |flow: &&FlowState| members.contains(&flow.unit);
-        let coflow = self.units[members[0] as usize].key.coflow;
-        let of_coflow = |flow: &&FlowState| self.units[flow.unit as usize].key.coflow == coflow;
-        let flows = self.flows.iter().rev().take_while(of_coflow);
-        let (mut sources, mut destinations) = (BTreeSet::new(), BTreeSet::new());
-        for flow in flows.filter(is_member) {
-            sources.insert(flow.source);
-            destinations.insert(flow.destination);
+        // The most that can come is what all their sources have, or all their destinations.
+        let count = self.families.len() - first;
+        let mut ends = vec![(BTreeSet::new(), BTreeSet::new()); count];
+        for flow in &self.flows[first_flow..] {
+            let family = self.units[flow.unit as usize].family as usize - first;
+            ends[family].0.insert(flow.source);
+            ends[family].1.insert(flow.destination);
         }
-        let links = sources.len().min(destinations.len());
-        self.capacity * links as f64
+        for (family, (sources, destinations)) in self.families[first..].iter_mut().zip(&ends) {
+            let links = sources.len().min(destinations.len());
+            family.rate_most = self.capacity * links as f64;
+        }
     }
 
     fn find_descendants(&mut self, after: &[&[u32]], first: u32) {

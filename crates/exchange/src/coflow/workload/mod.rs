@@ -8,6 +8,8 @@ pub use generate::{GenerateOptions, Tails};
 pub use shape::{Dag, UnknownDag};
 pub use trace::TraceError;
 
+use brambling_program::key;
+
 /// A flow: bytes from one port to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowSpec {
@@ -92,5 +94,20 @@ impl Workload {
     /// All bytes.
     pub fn bytes(&self) -> f64 {
         self.coflows.iter().map(Coflow::bytes).sum()
+    }
+
+    /// A number that says which coflows these are: the same for the same ones, and another for others.
+    pub fn fingerprint(&self) -> u64 {
+        let mut mixed = u64::from(self.ports);
+        let mut add = |bits: u64| mixed = key::integer(i128::from(mixed.rotate_left(7) ^ bits));
+        for coflow in &self.coflows {
+            add(coflow.name);
+            add(coflow.arrival_s.to_bits());
+            for flow in coflow.flows() {
+                add(u64::from(flow.source) << 32 | u64::from(flow.destination));
+                add(flow.bytes.to_bits());
+            }
+        }
+        mixed
     }
 }

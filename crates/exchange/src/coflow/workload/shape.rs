@@ -86,8 +86,9 @@ impl Workload {
         let mut order: Vec<usize> = (0..self.coflows.len()).collect();
         let sizes: Vec<f64> = self.coflows.iter().map(Coflow::bytes).collect();
         order.sort_by(|one, other| sizes[*one].total_cmp(&sizes[*other]).then(one.cmp(other)));
-        // The middle one of each so many.
-        let taken = order.into_iter().skip(every as usize / 2);
+        // The middle one of each so many, or of all there are.
+        let middle = (every as usize / 2).min(order.len() / 2);
+        let taken = order.into_iter().skip(middle);
         let mut taken: Vec<usize> = taken.step_by(every as usize).collect();
         taken.sort_unstable();
         let coflows = taken.into_iter().map(|it| self.coflows[it].clone());
@@ -201,6 +202,7 @@ mod tests {
         assert_eq!(names, [5, 15, 25, 35, 45, 55, 65, 75, 85, 95]);
         assert_eq!(some.coflows[3].arrival_s, 3.5);
         assert_eq!(all.clone().sampled(1), all);
+        assert_eq!(all.clone().sampled(1000).coflows.len(), 1);
     }
 
     #[test]

@@ -11,6 +11,12 @@ use std::str::{FromStr, SplitAsciiWhitespace};
 /// A trace's unit of size.
 const MEGABYTE: f64 = 1e6;
 
+/// No trace has so many megabytes, or so many milliseconds: beyond it a time's last bit would be hours.
+const MOST: f64 = 1e15;
+
+/// More ports than any data centre has hosts.
+const PORTS_MOST: u32 = 1_000_000;
+
 /// What is wrong with a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
@@ -29,6 +35,16 @@ pub enum TraceError {
         "the trace is empty; its first line has the number of ports and the number of coflows, as in `150 526`"
     )]
     Empty,
+    /// It has no coflows, or no ports for them.
+    #[error(
+        "the first line of the trace says that there are {ports} ports and {coflows} coflows; at least one of each is needed, as in `150 526`"
+    )]
+    Nothing {
+        /// By the first line.
+        ports: u32,
+        /// By the first line.
+        coflows: usize,
+    },
     /// It ends too early, or goes on too long.
     #[error("the trace has {found} coflows, and its first line says {told}; is the file whole?")]
     Count {
@@ -67,6 +83,15 @@ impl Workload {
         let ports: u32 = words.number("the number of ports")?;
         let told: usize = words.number("the number of coflows")?;
         words.end()?;
+        if ports > PORTS_MOST {
+            return Err(words.wrong(format!("has {ports} ports, more than {PORTS_MOST}")));
+        }
+        if ports == 0 || told == 0 {
+            return Err(TraceError::Nothing {
+                ports,
+                coflows: told,
+            });
+        }
         let coflows: Vec<Coflow> = lines
             .map(|(line, text)| coflow(Words::new(line, text, AS_IN), ports))
             .collect::<Result<_, _>>()?;
@@ -151,7 +176,7 @@ impl<'t> Words<'t> {
 
     fn parsed_size(&self, word: &str, what: &str) -> Result<f64, TraceError> {
         let size: f64 = self.parsed(word, what)?;
-        match size.is_finite() && size >= 0.0 {
+        match (0.0..=MOST).contains(&size) {
             true => Ok(size),
             false => Err(self.wrong(format!("has {word:?} for {what}, which is no size"))),
         }

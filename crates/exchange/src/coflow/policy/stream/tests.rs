@@ -23,6 +23,11 @@ fn begun(settings: StreamSettings, flows: u32, sub_coflow: u32) -> StreamPolicy 
 
 /// The class after so many bytes.
 fn class(stream: &mut StreamPolicy, own: f64) -> u8 {
+    class_with(stream, own, 0)
+}
+
+/// The class after so many bytes, when so many flows are done.
+fn class_with(stream: &mut StreamPolicy, own: f64, flows_done: u32) -> u8 {
     let bytes = Heard {
         own,
         ..Heard::default()
@@ -30,7 +35,7 @@ fn class(stream: &mut StreamPolicy, own: f64) -> u8 {
     let event = CoflowEvent::Progressed {
         unit: UNIT,
         bytes,
-        flows_done: 0,
+        flows_done,
     };
     stream.hear(&event, &mut Vec::new());
     stream.known[&UNIT].class
@@ -125,6 +130,10 @@ fn who_starves_rises_by_a_class() {
     let mut changes = Vec::new();
     stream.hear(&CoflowEvent::Starved { unit: UNIT }, &mut changes);
     assert_eq!(changes[0].order.class, 2);
+    // It stays there until a megabyte has come, and then sinks to where it belongs.
+    assert_eq!(stream.wants_at(UNIT), Some(2.001e9));
+    assert_eq!(class(&mut stream, 2.0005e9), 2);
+    assert_eq!(class(&mut stream, 2.001e9), 3);
 }
 
 fn rules() -> impl Strategy<Value = StreamRule> {
@@ -139,14 +148,14 @@ proptest! {
     #[test]
     fn classes_never_rise_and_stay_within_the_queues(
         rule in rules(), queues in 1..9u8, alpha in 0.0..1.0f64, sub in 1..6u32,
-        mut sizes in prop::collection::vec(0.0..1e12f64, 1..40),
+        mut sizes in prop::collection::vec(0.0..1e12f64, 1..40), flow_bytes in prop_oneof![Just(0.0), 1e3..1e8f64],
     ) {
-        let settings = StreamSettings { queues, rule, alpha, ..StreamSettings::default() };
+        let settings = StreamSettings { queues, rule, alpha, flow_bytes, ..StreamSettings::default() };
         sizes.sort_by(f64::total_cmp);
-        let mut stream = begun(settings, 4, sub);
+        let mut stream = begun(settings, sizes.len() as u32, sub);
         let mut before = 0;
-        for size in sizes {
-            let now = class(&mut stream, size);
+        for (flows_done, size) in (0..).zip(sizes) {
+            let now = class_with(&mut stream, size, flows_done);
             prop_assert!(now >= before && now < queues);
             before = now;
         }

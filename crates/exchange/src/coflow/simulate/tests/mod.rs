@@ -3,6 +3,7 @@
 //! A unit is what a link carries in a second.
 
 mod properties;
+mod shapes;
 mod toys;
 
 use super::{SimulateOptions, simulate};

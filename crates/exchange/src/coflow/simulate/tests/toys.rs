@@ -1,7 +1,7 @@
 //! Toy instances whose answers are known by hand, or from an independent simulator.
 
 use super::*;
-use PolicyName::{Aalo, Baraat, Fair, Fifo, Stream, Varys};
+use PolicyName::{Aalo, Baraat, Fair, Fifo, ReceiverDriven, Stream, Varys};
 
 /// More than any of them has.
 const NO_THRESHOLD: f64 = 1e6;
@@ -136,6 +136,46 @@ fn receivers_that_tell_each_other_see_a_large_coflow() {
         "perfect and none",
     );
     assert!((of(PeerRelay::RoundTrip) - 0.04).abs() < 1e-3);
+}
+
+/// It comes slowly at first, and a policy that was told by what came then would let it stay in its class for long.
+#[test]
+fn a_coflow_of_many_flows_sinks_in_time() {
+    let into_one = |from: u32, flows: u32, megabytes: f64| -> Vec<_> {
+        let each = megabytes * 1e6 / UNIT / f64::from(flows);
+        (from..from + flows).map(|it| (it, 500, each)).collect()
+    };
+    let (wide, crowd) = (into_one(0, 40, 400.0), into_one(40, 400, 2.0));
+    let mut three = workload(501, &[&wide, &crowd, &into_one(440, 1, 1.0)]);
+    three.coflows[2].arrival_s = 0.3;
+    for policy in [Stream, Aalo] {
+        let choices = PolicyChoices::default();
+        let found = simulate(&three, policy, &choices, &SimulateOptions::default());
+        assert_near(&[found.coflows[2].cct_s], &[0.008], policy.name());
+    }
+}
+
+/// Two mappers and three reducers, and two flows from each of the former to each of the latter.
+#[test]
+fn messages_are_for_a_coflow_and_a_peer() {
+    let flows: Vec<_> = (0..12).map(|it| (it % 2, 2 + it / 2 % 3, 1.0)).collect();
+    let one = workload(5, &[&flows]);
+    let of = |policy, relay| {
+        let options = SimulateOptions {
+            relay,
+            ..SimulateOptions::default()
+        };
+        simulate(&one, policy, &PolicyChoices::default(), &options).messages
+    };
+    use crate::coflow::simulate::PeerRelay::{None, Perfect, RoundTrip};
+    assert_eq!(of(Fair, Perfect), 0);
+    // A controller tells each sender once.
+    assert_eq!(of(Varys, Perfect), 2);
+    // Each sender announces to each receiver, and the order goes back and forth between them.
+    assert_eq!(of(ReceiverDriven, Perfect), 6 + 12);
+    // Each receiver sinks by two classes for its own 500 MB, and by three for the 1.5 GB of all. It tells its senders, from
+    // which what others have comes to it.
+    assert_eq!((of(Stream, None), of(Stream, RoundTrip)), (2 * 6, 3 * 12));
 }
 
 #[test]
