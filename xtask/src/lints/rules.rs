@@ -82,6 +82,8 @@ pub const RULES: &[Rule] = &[
             "crates/storage",
             "crates/engine",
             "crates/machine",
+            // Simulations run at once: pure functions, on no shard's data.
+            "crates/cli/src/coflow/runs",
             "bench",
         ],
         except_tests: true,

@@ -22,7 +22,7 @@ const NAMES_MOST: usize = 2;
 pub(super) type GoesOn<'g> = &'g mut dyn FnMut(f64) -> bool;
 
 /// A run. It gives nothing if it was told not to go on.
-pub(super) struct Job<'a, T> {
+pub(super) struct SimulationRun<'a, T> {
     pub(super) name: String,
     /// How long it is beside others.
     pub(super) weight: f64,
@@ -30,7 +30,7 @@ pub(super) struct Job<'a, T> {
 }
 
 /// Who waits for runs.
-pub(super) struct Waits<'w> {
+pub(super) struct RunsCaller<'w> {
     /// Whether the user has asked to stop since the last call.
     pub(super) interrupted: &'w mut dyn FnMut() -> bool,
     /// Whether a terminal shows how far runs are.
@@ -38,7 +38,7 @@ pub(super) struct Waits<'w> {
 }
 
 /// What all threads see.
-struct Progress {
+struct RunsProgress {
     stops: AtomicBool,
     next: AtomicUsize,
     /// Of each run, which share of it is done, as bits.
@@ -48,13 +48,13 @@ struct Progress {
 /// Runs all. `each` is told of a run that has ended, here, while others go on, and says whether to go on; what they gave
 /// comes in the order of the jobs. None: the user does not want to wait, or `each` said no.
 pub(super) fn run_all<T: Send>(
-    jobs: Vec<Job<'_, T>>,
-    waits: &mut Waits<'_>,
+    jobs: Vec<SimulationRun<'_, T>>,
+    waits: &mut RunsCaller<'_>,
     each: &mut dyn FnMut(usize, &T) -> bool,
 ) -> Option<Vec<T>> {
     let count = jobs.len();
-    let line = Line::of(&jobs, waits.is_shown);
-    let progress = Progress {
+    let line = RunsLine::of(&jobs, waits.is_shown);
+    let progress = RunsProgress {
         stops: AtomicBool::new(false),
         next: AtomicUsize::new(0),
         shares: jobs.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -91,7 +91,7 @@ pub(super) fn run_all<T: Send>(
 }
 
 /// Stops all where a run panics: nobody waits for the others first.
-struct StopsOnPanic<'p>(&'p Progress);
+struct StopsOnPanic<'p>(&'p RunsProgress);
 
 impl Drop for StopsOnPanic<'_> {
     fn drop(&mut self) {
@@ -103,8 +103,8 @@ impl Drop for StopsOnPanic<'_> {
 
 /// One thread's share: whatever nobody has begun.
 fn run_some<T: Send>(
-    jobs: &[Mutex<Option<Job<'_, T>>>],
-    progress: &Progress,
+    jobs: &[Mutex<Option<SimulationRun<'_, T>>>],
+    progress: &RunsProgress,
     sends: &mpsc::Sender<(usize, T)>,
 ) {
     let _stops = StopsOnPanic(progress);
@@ -129,21 +129,21 @@ fn run_some<T: Send>(
 }
 
 /// What a terminal shows.
-struct Line {
+struct RunsLine {
     bar: Option<ProgressBar>,
     weights: Vec<f64>,
     names: Vec<String>,
     begun: Instant,
 }
 
-impl Line {
-    fn of<T>(jobs: &[Job<'_, T>], is_shown: bool) -> Line {
+impl RunsLine {
+    fn of<T>(jobs: &[SimulationRun<'_, T>], is_shown: bool) -> RunsLine {
         let style = || {
             let style = ProgressStyle::with_template("{bar:24} {percent:>3} %  {msg}");
             style.expect("a template")
         };
         let is_seen = is_shown && std::io::stderr().is_terminal();
-        Line {
+        RunsLine {
             bar: is_seen.then(|| ProgressBar::new(STEPS as u64).with_style(style())),
             weights: jobs.iter().map(|job| job.weight).collect(),
             names: jobs.iter().map(|job| job.name.clone()).collect(),
@@ -151,7 +151,7 @@ impl Line {
         }
     }
 
-    fn show(&self, progress: &Progress) {
+    fn show(&self, progress: &RunsProgress) {
         let Some(bar) = &self.bar else {
             return;
         };

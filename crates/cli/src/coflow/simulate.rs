@@ -1,7 +1,7 @@
 //! `brambling coflow simulate`: says how long coflows take under each policy.
 
 use super::options::SimulateArguments;
-use super::runs::{Job, Waits, run_all};
+use super::runs::{RunsCaller, SimulationRun, run_all};
 use crate::{FAILED, Host, INTERRUPTED, OK, Streams, USAGE, table};
 use brambling::coflow::policy::PolicyName;
 use brambling::coflow::simulate::{Outcome, Summary, simulate_watched};
@@ -48,7 +48,7 @@ pub(super) fn simulate(
             return FAILED;
         }
     };
-    let mut waits = Waits {
+    let mut waits = RunsCaller {
         interrupted: &mut || host.interrupted(),
         is_shown: true,
     };
@@ -78,11 +78,11 @@ pub(super) fn simulate(
 fn outcomes(
     arguments: &SimulateArguments,
     workload: &Workload,
-    waits: &mut Waits<'_>,
+    waits: &mut RunsCaller<'_>,
 ) -> Option<Vec<(PolicyName, Outcome)>> {
     let (choices, options) = (arguments.choices(), arguments.options());
     let (choices, options) = (&choices, &options);
-    let job = |name: PolicyName| Job {
+    let job = |name: PolicyName| SimulationRun {
         name: name.to_string(),
         weight: 1.0,
         run: Box::new(move |goes_on| {
@@ -97,7 +97,7 @@ fn outcomes(
 /// The options by themselves, as other hosts of the simulator give them.
 #[derive(clap::Parser)]
 #[command(name = "simulate", disable_help_flag = true)]
-struct Words {
+struct SimulateWords {
     #[command(flatten)]
     arguments: SimulateArguments,
 }
@@ -111,10 +111,10 @@ pub fn coflow_simulate(
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Vec<(PolicyName, Outcome)>, Option<String>> {
     let name = "simulate".to_owned();
-    let parsed = Words::try_parse_from(std::iter::once(&name).chain(words));
+    let parsed = SimulateWords::try_parse_from(std::iter::once(&name).chain(words));
     let arguments = parsed.map_err(|error| Some(error.to_string()))?.arguments;
     let workload = arguments.workload().map_err(Some)?;
-    let mut waits = Waits {
+    let mut waits = RunsCaller {
         interrupted,
         is_shown: false,
     };

@@ -1,8 +1,8 @@
 //! The figures of section IV of Stream (Susanto, Jin, Chen, ICNP 2016): what is run for each, what it shows, and what the
 //! paper prints.
 
-use super::plan::{Contender, RunPlan, Shape, Source};
-use super::store::{Results, RunResult};
+use super::plan::{CoflowShape, CoflowSource, Contender, RunPlan};
+use super::store::{KeptRuns, RunResult};
 use brambling::coflow::simulate::{SIZES_A, SIZES_B};
 use brambling::coflow::workload::Dag;
 
@@ -29,24 +29,24 @@ pub(super) struct Panel {
 }
 
 /// What the paper prints, and what we get.
-pub(super) struct Printed {
+pub(super) struct PrintedFact {
     pub(super) what: &'static str,
     pub(super) paper: &'static str,
     pub(super) ours: String,
 }
 
 /// A figure.
-pub(super) struct Figure {
+pub(super) struct PaperFigure {
     pub(super) number: &'static str,
     pub(super) title: &'static str,
     pub(super) why: &'static str,
     pub(super) plans: Vec<RunPlan>,
-    pub(super) panels: fn(&Results) -> Vec<Panel>,
-    pub(super) printed: fn(&Results) -> Vec<Printed>,
+    pub(super) panels: fn(&KeptRuns) -> Vec<Panel>,
+    pub(super) printed: fn(&KeptRuns) -> Vec<PrintedFact>,
 }
 
 /// All of them.
-pub(super) fn all() -> Vec<Figure> {
+pub(super) fn all() -> Vec<PaperFigure> {
     vec![
         figure_6(),
         figure_7(),
@@ -68,7 +68,7 @@ fn each(change: impl Fn(RunPlan) -> RunPlan) -> Vec<RunPlan> {
 
 /// How many times as long fair sharing takes on average as each contender, over some runs.
 fn factors(
-    results: &Results,
+    results: &KeptRuns,
     runs: &[&dyn Fn(RunPlan) -> RunPlan],
     of: &dyn Fn(&RunResult) -> f64,
 ) -> Vec<(String, Vec<f64>)> {
@@ -88,7 +88,7 @@ fn factors(
 
 /// The same by category: of one run.
 fn by_category(
-    results: &Results,
+    results: &KeptRuns,
     title: String,
     run: &dyn Fn(RunPlan) -> RunPlan,
     sizes: &[f64; 4],
@@ -124,7 +124,7 @@ fn by_category(
 }
 
 /// How many times as long a contender takes as Stream with four queues.
-fn beside_stream(results: &Results, run: &dyn Fn(RunPlan) -> RunPlan, other: Contender) -> f64 {
+fn beside_stream(results: &KeptRuns, run: &dyn Fn(RunPlan) -> RunPlan, other: Contender) -> f64 {
     let of = |contender| results.of(&run(RunPlan::of(contender))).average_s();
     of(other) / of(Contender::Stream(4))
 }
@@ -132,7 +132,7 @@ fn beside_stream(results: &Results, run: &dyn Fn(RunPlan) -> RunPlan, other: Con
 /// The same in a category.
 fn beside_stream_in(
     category: &str,
-    results: &Results,
+    results: &KeptRuns,
     run: &dyn Fn(RunPlan) -> RunPlan,
     other: Contender,
     sizes: &[f64; 4],
@@ -145,7 +145,7 @@ fn beside_stream_in(
 }
 
 fn mice_beside_stream(
-    results: &Results,
+    results: &KeptRuns,
     run: &dyn Fn(RunPlan) -> RunPlan,
     other: Contender,
     sizes: &[f64; 4],
@@ -162,7 +162,7 @@ fn times(factor: f64) -> String {
 
 /// How many times as long another one takes as Stream, over all pods: where that is most, or, for whom Stream is behind,
 /// least.
-fn over_pods(results: &Results, gbps: u32, other: Contender, is_mice: bool) -> String {
+fn over_pods(results: &KeptRuns, gbps: u32, other: Contender, is_mice: bool) -> String {
     let of = |pods| {
         let run = move |plan: RunPlan| RunPlan { pods, gbps, ..plan };
         match is_mice {
@@ -177,14 +177,14 @@ fn over_pods(results: &Results, gbps: u32, other: Contender, is_mice: bool) -> S
     })
 }
 
-fn figure_6() -> Figure {
+fn figure_6() -> PaperFigure {
     let mut plans = Vec::new();
     for pods in PODS {
         for gbps in [1, 10] {
             plans.extend(each(|plan| RunPlan { pods, gbps, ..plan }));
         }
     }
-    Figure {
+    PaperFigure {
         number: "6",
         title: "Fat trees of 8 to 48 pods",
         why: "The paper merges or cuts the trace in ways that it does not tell: it calls it many-to-one, where 192 of 526 coflows \
@@ -224,7 +224,7 @@ fn figure_6() -> Figure {
             panels
         },
         printed: |results| {
-            let row = |what, paper, gbps, other, is_mice| Printed {
+            let row = |what, paper, gbps, other, is_mice| PrintedFact {
                 what,
                 paper,
                 ours: over_pods(results, gbps, other, is_mice),
@@ -233,7 +233,7 @@ fn figure_6() -> Figure {
             vec![
                 row(
                     "stream beside fair, 1 Gbit/s, all",
-                    "up to 1.77 ×",
+                    "up to 1.77 × (elsewhere 1.71 ×)",
                     1,
                     Fair,
                     false,
@@ -281,6 +281,13 @@ fn figure_6() -> Figure {
                     false,
                 ),
                 row(
+                    "stream beside baraat, 10 Gbit/s, I",
+                    "up to 1.8 ×",
+                    10,
+                    Baraat,
+                    true,
+                ),
+                row(
                     "stream beside aalo, 1 Gbit/s, all",
                     "0.87 ×",
                     1,
@@ -295,15 +302,22 @@ fn figure_6() -> Figure {
                     Aalo4,
                     false,
                 ),
+                row(
+                    "stream beside aalo, 10 Gbit/s, I",
+                    "within 13 %",
+                    10,
+                    Aalo4,
+                    true,
+                ),
             ]
         },
     }
 }
 
-fn figure_7() -> Figure {
+fn figure_7() -> PaperFigure {
     let mut plans = each(|plan| plan);
     plans.extend(each(|plan| RunPlan { gbps: 10, ..plan }));
-    Figure {
+    PaperFigure {
         number: "7",
         title: "By category, 8 pods",
         why: "As in Figure 6. Small coflows gain most from any order by size; those of the last category pay for it.",
@@ -316,7 +330,7 @@ fn figure_7() -> Figure {
             vec![of(1), of(10)]
         },
         printed: |results| {
-            let row = |what, paper, other| Printed {
+            let row = |what, paper, other| PrintedFact {
                 what,
                 paper,
                 ours: times(mice_beside_stream(results, &|plan| plan, other, &SIZES_A)),
@@ -332,11 +346,40 @@ fn figure_7() -> Figure {
                     "up to 3 ×",
                     Contender::Baraat,
                 ),
+                PrintedFact {
+                    what: "stream beside baraat, 1 Gbit/s, II",
+                    paper: "up to 3 ×",
+                    ours: times(beside_stream_in(
+                        "II",
+                        results,
+                        &|plan| plan,
+                        Contender::Baraat,
+                        &SIZES_A,
+                    )),
+                },
                 row(
                     "stream beside aalo, 1 Gbit/s, I",
                     "slightly below 1 ×",
                     Contender::Aalo4,
                 ),
+                PrintedFact {
+                    what: "stream beside fair, 10 Gbit/s, all",
+                    paper: "better in all categories",
+                    ours: times(beside_stream(
+                        results,
+                        &|plan| RunPlan { gbps: 10, ..plan },
+                        Contender::Fair,
+                    )),
+                },
+                PrintedFact {
+                    what: "stream beside aalo, 10 Gbit/s, all",
+                    paper: "comparable",
+                    ours: times(beside_stream(
+                        results,
+                        &|plan| RunPlan { gbps: 10, ..plan },
+                        Contender::Aalo4,
+                    )),
+                },
             ]
         },
     }
@@ -344,14 +387,14 @@ fn figure_7() -> Figure {
 
 fn waves(waves: u8) -> impl Fn(RunPlan) -> RunPlan {
     move |plan| RunPlan {
-        shape: Shape::Waves(waves),
+        shape: CoflowShape::Waves(waves),
         ..plan
     }
 }
 
-fn figure_8() -> Figure {
+fn figure_8() -> PaperFigure {
     let plans = (2..=4).flat_map(|count| each(waves(count))).collect();
-    Figure {
+    PaperFigure {
         number: "8",
         title: "Coflows that come in waves, 8 pods, 1 Gbit/s",
         why: "A wave begins here when the one before it is done; the paper does not say when. Flows of a later wave begin in the \
@@ -370,7 +413,7 @@ fn figure_8() -> Figure {
                     .map(move |count| mice_beside_stream(results, &waves(count), other, &SIZES_A))
             };
             let (fair, baraat, aalo) = (Contender::Fair, Contender::Baraat, Contender::Aalo4);
-            let row = |what, paper, factor| Printed {
+            let row = |what, paper, factor| PrintedFact {
                 what,
                 paper,
                 ours: times(factor),
@@ -404,17 +447,17 @@ fn figure_8() -> Figure {
 fn burst(gbps: u32) -> impl Fn(RunPlan) -> RunPlan {
     move |plan| RunPlan {
         gbps,
-        shape: Shape::Burst,
+        shape: CoflowShape::Burst,
         ..plan
     }
 }
 
-fn figure_9() -> Figure {
+fn figure_9() -> PaperFigure {
     let plans = [1, 10]
         .into_iter()
         .flat_map(|gbps| each(burst(gbps)))
         .collect();
-    Figure {
+    PaperFigure {
         number: "9",
         title: "All coflows at one instant, 8 pods",
         why: "All that is large stays until the end under any policy; orders by size have the rest done early, and gain the more the \
@@ -426,7 +469,7 @@ fn figure_9() -> Figure {
             vec![of(1), of(10)]
         },
         printed: |results| {
-            let row = |what, paper, gbps, other| Printed {
+            let row = |what, paper, gbps, other| PrintedFact {
                 what,
                 paper,
                 ours: times(beside_stream(results, &burst(gbps), other)),
@@ -440,6 +483,16 @@ fn figure_9() -> Figure {
                     1,
                     Baraat,
                 ),
+                PrintedFact {
+                    what: "stream beside fair, 1 Gbit/s, II",
+                    paper: "up to 4 ×",
+                    ours: times(beside_stream_in("II", results, &burst(1), Fair, &SIZES_A)),
+                },
+                PrintedFact {
+                    what: "stream beside baraat, 1 Gbit/s, II",
+                    paper: "up to 4 ×",
+                    ours: times(beside_stream_in("II", results, &burst(1), Baraat, &SIZES_A)),
+                },
                 row("stream beside aalo, 1 Gbit/s", "similar", 1, Aalo4),
                 row("stream beside fair, 10 Gbit/s", "1.7 ×", 10, Fair),
                 row("stream beside baraat, 10 Gbit/s", "1.6 ×", 10, Baraat),
@@ -450,14 +503,14 @@ fn figure_9() -> Figure {
 }
 
 /// When the first fifth of the coflows of a burst were done: a hundred of the trace's 526.
-fn first_ends_s(results: &Results, gbps: u32, contender: Contender) -> Vec<f64> {
+fn first_ends_s(results: &KeptRuns, gbps: u32, contender: Contender) -> Vec<f64> {
     let mut ends = results.of(&burst(gbps)(RunPlan::of(contender))).ends_s();
     ends.truncate((ends.len() * FIRST).div_ceil(OF_ALL).max(FIRST_LEAST));
     ends
 }
 
-fn figure_10() -> Figure {
-    Figure {
+fn figure_10() -> PaperFigure {
+    PaperFigure {
         number: "10",
         title: "The first coflows of a burst that are done, a fifth of all, 8 pods",
         why: "The paper plots a hundred coflows, without numbers. Stream's first ones are done at nearly the same time, since all that \
@@ -487,7 +540,7 @@ fn figure_10() -> Figure {
                 let ends = first_ends_s(results, gbps, contender);
                 ends.get(ends.len() / 2).copied().unwrap_or(f64::NAN)
             };
-            let row = |what, gbps| Printed {
+            let row = |what, gbps| PrintedFact {
                 what,
                 paper: "baraat's rise in a line, stream's are flat",
                 ours: times(middle(gbps, Contender::Baraat) / middle(gbps, Contender::Stream(4))),
@@ -502,15 +555,15 @@ fn figure_10() -> Figure {
 
 fn made(plan: RunPlan) -> RunPlan {
     RunPlan {
-        source: Source::Made(MADE),
+        source: CoflowSource::Made(MADE),
         ..plan
     }
 }
 
-fn figure_11() -> Figure {
+fn figure_11() -> PaperFigure {
     let plans = QUEUES.map(|queues| made(RunPlan::of(Contender::Stream(queues))));
     let fair = made(RunPlan::of(Contender::Fair));
-    Figure {
+    PaperFigure {
         number: "11",
         title: "Stream with 2 to 10 queues, coflows that are made, 8 pods",
         why: "The paper has 2 to 7 queues and 1,000 coflows, many-to-one, drawn from the trace; ours are made, 1,000 with its tails, since the trace has 526, \
@@ -539,12 +592,12 @@ fn figure_11() -> Figure {
                     .average_s()
             };
             vec![
-                Printed {
+                PrintedFact {
                     what: "4 queues beside 2",
                     paper: "most of the gain",
                     ours: times(of(2) / of(4)),
                 },
-                Printed {
+                PrintedFact {
                     what: "7 queues beside 4",
                     paper: "hardly any: 4 suffice",
                     ours: times(of(4) / of(7)),
@@ -557,12 +610,12 @@ fn figure_11() -> Figure {
 fn graph(dag: Dag, gbps: u32) -> impl Fn(RunPlan) -> RunPlan {
     move |plan| RunPlan {
         gbps,
-        shape: Shape::Graph(dag),
+        shape: CoflowShape::Graph(dag),
         ..plan
     }
 }
 
-fn of_graph(results: &Results, dag: Dag) -> Vec<Panel> {
+fn of_graph(results: &KeptRuns, dag: Dag) -> Vec<Panel> {
     let of = |gbps: u32| {
         by_category(
             results,
@@ -578,24 +631,24 @@ const WHY_GRAPHS: &str = "The paper's Figure 4, which has the graphs, gives no s
     as the text says. Six copies make six times the load: where links cannot carry that while coflows come, queues grow until the \
     last has come.";
 
-fn figure_12() -> Figure {
+fn figure_12() -> PaperFigure {
     let plans = [1, 10]
         .into_iter()
         .flat_map(|gbps| each(graph(Dag::Tpcds42, gbps)))
         .collect();
-    Figure {
+    PaperFigure {
         number: "12",
         title: "Jobs of the shape of TPC-DS query 42, 8 pods",
         why: WHY_GRAPHS,
         plans,
         panels: |results| of_graph(results, Dag::Tpcds42),
         printed: |results| {
-            let all = |what, paper, gbps, other| Printed {
+            let all = |what, paper, gbps, other| PrintedFact {
                 what,
                 paper,
                 ours: times(beside_stream(results, &graph(Dag::Tpcds42, gbps), other)),
             };
-            let first = |what, paper, gbps, other| Printed {
+            let first = |what, paper, gbps, other| PrintedFact {
                 what,
                 paper,
                 ours: times(mice_beside_stream(
@@ -618,7 +671,7 @@ fn figure_12() -> Figure {
                 first("stream beside baraat, 1 Gbit/s, I", "7.43 ×", 1, Baraat),
                 all("stream beside aalo, 1 Gbit/s, all", "comparable", 1, Aalo4),
                 first("stream beside aalo, 1 Gbit/s, I", "1.79 ×", 1, Aalo4),
-                Printed {
+                PrintedFact {
                     what: "stream beside aalo, 1 Gbit/s, III",
                     paper: "down to about 0.4 ×",
                     ours: times(beside_stream_in(
@@ -643,24 +696,24 @@ fn figure_12() -> Figure {
     }
 }
 
-fn figure_13() -> Figure {
+fn figure_13() -> PaperFigure {
     let plans = [1, 10]
         .into_iter()
         .flat_map(|gbps| each(graph(Dag::Tao, gbps)))
         .collect();
-    Figure {
+    PaperFigure {
         number: "13",
         title: "Jobs of the shape of Facebook's Tao, 8 pods",
         why: WHY_GRAPHS,
         plans,
         panels: |results| of_graph(results, Dag::Tao),
         printed: |results| {
-            let all = |what, paper, gbps, other| Printed {
+            let all = |what, paper, gbps, other| PrintedFact {
                 what,
                 paper,
                 ours: times(beside_stream(results, &graph(Dag::Tao, gbps), other)),
             };
-            let first = |what, paper, gbps, other| Printed {
+            let first = |what, paper, gbps, other| PrintedFact {
                 what,
                 paper,
                 ours: times(mice_beside_stream(
@@ -707,8 +760,8 @@ fn threshold(threshold_mb: u32) -> RunPlan {
     }
 }
 
-fn figure_14() -> Figure {
-    Figure {
+fn figure_14() -> PaperFigure {
+    PaperFigure {
         number: "14",
         title: "Stream's first threshold, jobs of the shape of Tao, 8 pods, 1 Gbit/s, 4 queues",
         why: "The paper prints no numbers: a larger first threshold helps some coflows of the first class, and hurts others and \
@@ -741,7 +794,7 @@ fn figure_14() -> Figure {
         },
         printed: |results| {
             let of = |threshold_mb| results.of(&threshold(threshold_mb)).average_s();
-            vec![Printed {
+            vec![PrintedFact {
                 what: "100 MB beside 1 MB, all: as long",
                 paper: "no numbers",
                 ours: times(of(100) / of(1)),

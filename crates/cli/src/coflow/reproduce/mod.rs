@@ -11,16 +11,16 @@ mod queues;
 mod store;
 
 use super::options::trace;
-use super::runs::{Job, Waits, run_all};
+use super::runs::{RunsCaller, SimulationRun, run_all};
 use crate::{FAILED, Host, INTERRUPTED, OK, Streams, USAGE};
 use brambling::coflow::simulate::{Outcome, simulate_watched};
 use brambling::coflow::workload::{GenerateOptions, Tails, Workload};
-use figures::Figure;
-use page::{Drawn, Preface};
-use plan::{Common, LOAD_OF_MADE, RunPlan};
+use figures::PaperFigure;
+use page::{DrawnFigure, Preface};
+use plan::{FigureSource, LOAD_OF_MADE, RunPlan};
 use std::io;
 use std::path::{Path, PathBuf};
-use store::Results;
+use store::KeptRuns;
 
 pub(super) const HELP: &str = "\
 Examples:
@@ -30,17 +30,18 @@ Examples:
 It writes index.html, an SVG for each panel, and what each run came to into `runs`. A command that was stopped goes on
 where it was. Without --trace it makes 526 coflows with the tails of Facebook's.
 
---quick takes every 16th coflow by size and lets them come 16 times as fast; without it all are taken, and every fourth
-of a burst and of graphs.";
+--quick takes every 20th coflow by size and lets them come 20 times as fast; without it all are taken, but every
+fourth on more than 8 pods, of a burst and of graphs.";
 
 /// Coflows that are made where there is no trace: as many as the public one has.
 const MADE: u32 = 526;
 const MADE_PORTS: u32 = 150;
 /// What `--quick` takes, and how often it looks.
-const QUICK_EVERY: u32 = 16;
+const QUICK_EVERY: u32 = 20;
 const QUICK_RESOLUTION_S: f64 = 0.05;
 /// What all of it takes, and how often it looks. Where all come at once, or six copies of each make queues that grow until the
-/// last has come, all flows share links for long: they would take days.
+/// last has come, all flows share links for long: they would take days. From 16 pods on each port has a host of its own, and
+/// fabrics hardly differ.
 const EVERY: u32 = 1;
 const EVERY_OF_LARGE: u32 = 4;
 const RESOLUTION_S: f64 = 0.01;
@@ -62,7 +63,7 @@ pub(super) struct ReproduceArguments {
 }
 
 impl ReproduceArguments {
-    fn common(&self) -> Result<Common, String> {
+    fn common(&self) -> Result<FigureSource, String> {
         let made = || {
             let made = GenerateOptions {
                 coflows: MADE,
@@ -72,7 +73,7 @@ impl ReproduceArguments {
             };
             Workload::generate(&made).loaded(LOAD_OF_MADE)
         };
-        Ok(Common {
+        Ok(FigureSource {
             trace: self.trace.as_deref().map_or_else(|| Ok(made()), trace)?,
             every: if self.quick { QUICK_EVERY } else { EVERY },
             every_of_large: if self.quick {
@@ -90,7 +91,7 @@ impl ReproduceArguments {
     }
 
     /// What the page says of how it was made.
-    fn preface(&self, common: &Common) -> Preface {
+    fn preface(&self, common: &FigureSource) -> Preface {
         let of = match &self.trace {
             Some(path) => format!("The trace is {}.", path.display()),
             None => format!(
@@ -110,7 +111,7 @@ impl ReproduceArguments {
                 taken(common.every)
             ),
             false => format!(
-                "Of the trace, {}; for bursts and graphs, {}.",
+                "Of the trace, {}; on more than 8 pods, for bursts and for graphs, {}.",
                 taken(common.every),
                 taken(common.every_of_large)
             ),
@@ -144,7 +145,7 @@ pub(super) fn reproduce(
         }
     };
     let figures = figures::all();
-    let mut waits = Waits {
+    let mut waits = RunsCaller {
         interrupted: &mut || host.interrupted(),
         is_shown: true,
     };
@@ -172,11 +173,11 @@ pub(super) fn reproduce(
 /// Runs what has not been run, and writes the page: its path. None: the user does not want to wait.
 fn run_and_write(
     arguments: &ReproduceArguments,
-    common: &Common,
-    figures: &[Figure],
-    waits: &mut Waits<'_>,
+    common: &FigureSource,
+    figures: &[PaperFigure],
+    waits: &mut RunsCaller<'_>,
 ) -> io::Result<Option<PathBuf>> {
-    let mut results = Results::open(&arguments.output.join("runs"), common)?;
+    let mut results = KeptRuns::open(&arguments.output.join("runs"), common)?;
     let mut missing: Vec<RunPlan> = Vec::new();
     for plan in figures.iter().flat_map(|it| &it.plans) {
         if !missing.contains(plan) && !results.has(plan) {
@@ -184,7 +185,7 @@ fn run_and_write(
         }
     }
     // The longest first: no thread is left with one at the end.
-    missing.sort_by(|one, other| other.weight().total_cmp(&one.weight()));
+    missing.sort_by(|one, other| other.weight(common).total_cmp(&one.weight(common)));
     let jobs = missing.iter().map(|plan| job(*plan, common)).collect();
     let mut failed = Ok(());
     let done = run_all(jobs, waits, &mut |at, outcome| {
@@ -197,16 +198,16 @@ fn run_and_write(
     if done.is_none() {
         return Ok(None);
     }
-    let mut drawn: Vec<Drawn<'_>> = figures
+    let mut drawn: Vec<DrawnFigure<'_>> = figures
         .iter()
-        .map(|figure| Drawn {
+        .map(|figure| DrawnFigure {
             figure,
             panels: named(figure, (figure.panels)(&results)),
             printed: (figure.printed)(&results),
         })
         .collect();
     let queues = queues::figure();
-    drawn.push(Drawn {
+    drawn.push(DrawnFigure {
         figure: &queues,
         panels: named(&queues, (queues.panels)(&results)),
         printed: (queues.printed)(&results),
@@ -214,10 +215,10 @@ fn run_and_write(
     write(&arguments.output, &arguments.preface(common), &drawn).map(Some)
 }
 
-fn job(plan: RunPlan, common: &Common) -> Job<'_, Outcome> {
-    Job {
+fn job(plan: RunPlan, common: &FigureSource) -> SimulationRun<'_, Outcome> {
+    SimulationRun {
         name: plan.key(),
-        weight: plan.weight(),
+        weight: plan.weight(common),
         run: Box::new(move |goes_on| {
             let workload = plan.workload(common);
             let (policy, choices) = plan.choices();
@@ -227,7 +228,7 @@ fn job(plan: RunPlan, common: &Common) -> Job<'_, Outcome> {
 }
 
 /// Panels with the names of their files.
-fn named(figure: &Figure, panels: Vec<figures::Panel>) -> Vec<(String, figures::Panel)> {
+fn named(figure: &PaperFigure, panels: Vec<figures::Panel>) -> Vec<(String, figures::Panel)> {
     let named = (b'a'..).zip(panels).map(|(letter, panel)| {
         let file = format!("figure-{}{}.svg", figure.number, char::from(letter));
         (file, panel)
@@ -235,7 +236,7 @@ fn named(figure: &Figure, panels: Vec<figures::Panel>) -> Vec<(String, figures::
     named.collect()
 }
 
-fn write(folder: &Path, preface: &Preface, drawn: &[Drawn<'_>]) -> io::Result<PathBuf> {
+fn write(folder: &Path, preface: &Preface, drawn: &[DrawnFigure<'_>]) -> io::Result<PathBuf> {
     for (file, panel) in drawn.iter().flat_map(|it| &it.panels) {
         std::fs::write(folder.join(file), plot::svg(panel))?;
     }

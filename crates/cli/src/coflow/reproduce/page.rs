@@ -1,6 +1,6 @@
 //! Writes the page of all figures.
 
-use super::figures::{Figure, Panel, Printed};
+use super::figures::{Panel, PaperFigure, PrintedFact};
 use std::fmt::Write;
 
 /// What stands above the figures.
@@ -17,14 +17,14 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;mar
     details{margin:.5rem 0}summary{cursor:pointer}.why{max-width:48rem}";
 
 /// A figure's panels, with the files in which they are drawn.
-pub(super) struct Drawn<'f> {
-    pub(super) figure: &'f Figure,
+pub(super) struct DrawnFigure<'f> {
+    pub(super) figure: &'f PaperFigure,
     pub(super) panels: Vec<(String, Panel)>,
-    pub(super) printed: Vec<Printed>,
+    pub(super) printed: Vec<PrintedFact>,
 }
 
 /// The page.
-pub(super) fn html(preface: &Preface, drawn: &[Drawn<'_>]) -> String {
+pub(super) fn html(preface: &Preface, drawn: &[DrawnFigure<'_>]) -> String {
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>Stream's figures, simulated</title>\n<style>{STYLE}</style>\n\
@@ -44,7 +44,7 @@ pub(super) fn html(preface: &Preface, drawn: &[Drawn<'_>]) -> String {
     text
 }
 
-fn figure(text: &mut String, drawn: &Drawn<'_>) {
+fn figure(text: &mut String, drawn: &DrawnFigure<'_>) {
     let figure = drawn.figure;
     let _ = writeln!(
         text,
@@ -88,7 +88,7 @@ fn figure(text: &mut String, drawn: &Drawn<'_>) {
 }
 
 /// A figure's number and title.
-pub(super) fn heading(figure: &Figure) -> String {
+pub(super) fn heading(figure: &PaperFigure) -> String {
     match figure.number.parse::<u32>() {
         Ok(number) => format!("Figure {number}: {}", figure.title),
         Err(_) => figure.title.to_owned(),

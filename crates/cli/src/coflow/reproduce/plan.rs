@@ -7,6 +7,9 @@ use brambling::coflow::workload::{Dag, GenerateOptions, Tails, Workload};
 /// Coflows that are made come so many times as fast, so links are as busy as under the public trace.
 pub(super) const LOAD_OF_MADE: f64 = 4.0;
 
+/// The pods of most figures.
+const PODS_OF_MOST: u32 = 8;
+
 /// A policy as a figure has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contender {
@@ -57,7 +60,7 @@ impl Contender {
 
 /// How the coflows of a run come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum CoflowShape {
     AsTheyCome,
     Waves(u8),
     Burst,
@@ -66,7 +69,7 @@ pub(super) enum Shape {
 
 /// Where coflows are from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum CoflowSource {
     /// The trace that is given, or what is made in its place.
     Trace,
     /// So many are made.
@@ -79,17 +82,17 @@ pub(super) struct RunPlan {
     pub(super) contender: Contender,
     pub(super) pods: u32,
     pub(super) gbps: u32,
-    pub(super) shape: Shape,
-    pub(super) source: Source,
+    pub(super) shape: CoflowShape,
+    pub(super) source: CoflowSource,
     pub(super) threshold_mb: u32,
 }
 
 /// What all runs have in common.
-pub(super) struct Common {
+pub(super) struct FigureSource {
     pub(super) trace: Workload,
     /// Of all coflows every so many-th by size is taken, and they come so many times as fast.
     pub(super) every: u32,
-    /// The same where each becomes a graph of six, or all come at once.
+    /// The same on more than 8 pods, and where each becomes a graph of six or all come at once.
     pub(super) every_of_large: u32,
     /// At 1 Gbit/s; flows are as much shorter as links are faster.
     pub(super) resolution_s: f64,
@@ -101,10 +104,10 @@ impl RunPlan {
     pub(super) fn of(contender: Contender) -> RunPlan {
         RunPlan {
             contender,
-            pods: 8,
+            pods: PODS_OF_MOST,
             gbps: 1,
-            shape: Shape::AsTheyCome,
-            source: Source::Trace,
+            shape: CoflowShape::AsTheyCome,
+            source: CoflowSource::Trace,
             threshold_mb: 10,
         }
     }
@@ -114,15 +117,15 @@ impl RunPlan {
         let (policy, queues) = self.contender.policy();
         let queues = queues.map_or(String::new(), |it| format!("-{it}"));
         let shape = match self.shape {
-            Shape::AsTheyCome => String::new(),
-            Shape::Waves(waves) => format!("-waves-{waves}"),
-            Shape::Burst => "-burst".to_owned(),
-            Shape::Graph(Dag::Tpcds42) => "-tpcds42".to_owned(),
-            Shape::Graph(Dag::Tao) => "-tao".to_owned(),
+            CoflowShape::AsTheyCome => String::new(),
+            CoflowShape::Waves(waves) => format!("-waves-{waves}"),
+            CoflowShape::Burst => "-burst".to_owned(),
+            CoflowShape::Graph(Dag::Tpcds42) => "-tpcds42".to_owned(),
+            CoflowShape::Graph(Dag::Tao) => "-tao".to_owned(),
         };
         let source = match self.source {
-            Source::Trace => String::new(),
-            Source::Made(count) => format!("-made-{count}"),
+            CoflowSource::Trace => String::new(),
+            CoflowSource::Made(count) => format!("-made-{count}"),
         };
         let threshold = match self.threshold_mb {
             10 => String::new(),
@@ -132,10 +135,15 @@ impl RunPlan {
         format!("{policy}{queues}-fattree-{pods}-{gbps}g{shape}{source}{threshold}")
     }
 
-    pub(super) fn workload(&self, common: &Common) -> Workload {
+    /// Whether it takes so long that fewer coflows are taken.
+    fn is_large(&self) -> bool {
+        self.pods > PODS_OF_MOST || matches!(self.shape, CoflowShape::Graph(_) | CoflowShape::Burst)
+    }
+
+    pub(super) fn workload(&self, common: &FigureSource) -> Workload {
         let all = match self.source {
-            Source::Trace => common.trace.clone(),
-            Source::Made(coflows) => {
+            CoflowSource::Trace => common.trace.clone(),
+            CoflowSource::Made(coflows) => {
                 let made = GenerateOptions {
                     coflows,
                     ports: common.trace.ports,
@@ -145,16 +153,16 @@ impl RunPlan {
                 Workload::generate(&made).loaded(LOAD_OF_MADE)
             }
         };
-        let every = match self.shape {
-            Shape::Graph(_) | Shape::Burst => common.every_of_large,
-            _ => common.every,
+        let every = match self.is_large() {
+            true => common.every_of_large,
+            false => common.every,
         };
         let some = all.sampled(every);
         match self.shape {
-            Shape::AsTheyCome => some,
-            Shape::Waves(waves) => some.in_waves(usize::from(waves)),
-            Shape::Burst => some.burst(),
-            Shape::Graph(dag) => some.as_dag(dag),
+            CoflowShape::AsTheyCome => some,
+            CoflowShape::Waves(waves) => some.in_waves(usize::from(waves)),
+            CoflowShape::Burst => some.burst(),
+            CoflowShape::Graph(dag) => some.as_dag(dag),
         }
     }
 
@@ -168,7 +176,7 @@ impl RunPlan {
         (policy, choices)
     }
 
-    pub(super) fn options(&self, common: &Common) -> SimulateOptions {
+    pub(super) fn options(&self, common: &FigureSource) -> SimulateOptions {
         SimulateOptions {
             fabric: Fabric::FatTree(self.pods),
             gbps: f64::from(self.gbps),
@@ -178,16 +186,21 @@ impl RunPlan {
         }
     }
 
-    /// How long it takes beside others, for the time left: graphs have six times the flows.
-    pub(super) fn weight(&self) -> f64 {
+    /// How long it takes beside others, for the time left.
+    pub(super) fn weight(&self, common: &FigureSource) -> f64 {
         let of_shape = match self.shape {
-            Shape::Graph(_) => 20.0,
-            Shape::Burst => 3.0,
-            Shape::AsTheyCome | Shape::Waves(_) => 1.0,
+            // Six times the flows, and queues that grow.
+            CoflowShape::Graph(_) => 20.0,
+            CoflowShape::Burst => 6.0,
+            CoflowShape::AsTheyCome | CoflowShape::Waves(_) => 1.0,
         };
         let of_gbps = if self.gbps > 1 { 0.5 } else { 1.0 };
-        let of_pods = 1.0 + f64::from(self.pods) / 16.0;
-        of_shape * of_gbps * of_pods
+        // Of twice the coflows each moment looks at twice the flows, and there are twice as many moments.
+        let fewer = match self.is_large() {
+            true => f64::from(common.every) / f64::from(common.every_of_large),
+            false => 1.0,
+        };
+        of_shape * of_gbps * fewer * fewer
     }
 }
 
@@ -206,19 +219,19 @@ mod tests {
             RunPlan { pods: 16, ..run },
             RunPlan { gbps: 10, ..run },
             RunPlan {
-                shape: Shape::Waves(2),
+                shape: CoflowShape::Waves(2),
                 ..run
             },
             RunPlan {
-                shape: Shape::Burst,
+                shape: CoflowShape::Burst,
                 ..run
             },
             RunPlan {
-                shape: Shape::Graph(Dag::Tao),
+                shape: CoflowShape::Graph(Dag::Tao),
                 ..run
             },
             RunPlan {
-                source: Source::Made(1000),
+                source: CoflowSource::Made(1000),
                 ..run
             },
             RunPlan {

@@ -21,6 +21,8 @@ const COLOURS: [RGBColor; 9] = [
 const NAMES_MOST: usize = 10;
 /// Points are marked where there are no more than so many.
 const MARKED_MOST: usize = 20;
+/// How wide the names of series are, beside the points.
+const LEGEND_SHARE: f64 = 0.5;
 /// How far apart the largest and the smallest value are for a scale by powers.
 const WIDE: f64 = 30.0;
 
@@ -53,12 +55,18 @@ where
     root.fill(&WHITE)?;
     let count = panel.names.len();
     let last = count.saturating_sub(1) as f64;
+    // The names of series stand beside their lines.
+    let beside = if panel.series.len() > 1 {
+        (last + 0.6) * LEGEND_SHARE
+    } else {
+        0.0
+    };
     let mut chart = ChartBuilder::on(root)
         .caption(&panel.title, ("sans-serif", 16))
         .margin(10)
         .x_label_area_size(42)
         .y_label_area_size(56)
-        .build_cartesian_2d(-0.3..last + 0.3, scale)?;
+        .build_cartesian_2d(-0.3..last + 0.3 + beside, scale)?;
     let name = |at: &f64| {
         let place = at.round();
         let is_name = (at - place).abs() < 1e-6 && place >= 0.0;
@@ -69,7 +77,7 @@ where
         .configure_mesh()
         .disable_x_mesh()
         .light_line_style(TRANSPARENT)
-        .x_labels(count.min(NAMES_MOST))
+        .x_labels(NAMES_MOST.min(count + count / 2))
         .x_label_formatter(&name)
         .x_desc(panel.x)
         .y_desc(panel.y)

@@ -4,8 +4,8 @@
 //! come, first served, and lets nobody interrupt who is served. Aalo serves a class so too, but finds it out while it
 //! serves, and interrupts; in Stream's classes all share.
 
-use super::figures::{Figure, Panel, Printed};
-use super::store::Results;
+use super::figures::{Panel, PaperFigure, PrintedFact};
+use super::store::KeptRuns;
 use brambling::coflow::policy::{PolicyChoices, PolicyName};
 use brambling::coflow::simulate::{SimulateOptions, Took, simulate};
 use brambling::coflow::workload::Workload;
@@ -19,8 +19,8 @@ const QUEUES: std::ops::RangeInclusive<u8> = 1..=8;
 const THRESHOLD: f64 = 10e6;
 const LINK: f64 = 125e6;
 
-pub(super) fn figure() -> Figure {
-    Figure {
+pub(super) fn figure() -> PaperFigure {
+    PaperFigure {
         number: "equation-6",
         title: "Equation 6 beside simulated waits",
         why: "4,000 coflows of one flow, of 1 MB to 10 GB evenly over the logarithm, on a link that is busy for 70 % of the time. A \
@@ -34,7 +34,7 @@ pub(super) fn figure() -> Figure {
     }
 }
 
-fn panels(_: &Results) -> Vec<Panel> {
+fn panels(_: &KeptRuns) -> Vec<Panel> {
     let aalo = QUEUES.map(|queues| simulated(PolicyName::Aalo, queues));
     let predicted = QUEUES.zip(aalo.clone());
     let predicted = predicted.map(|(queues, coflows)| equation_6(&coflows, queues));
@@ -53,15 +53,15 @@ fn panels(_: &Results) -> Vec<Panel> {
     }]
 }
 
-fn printed(_: &Results) -> Vec<Printed> {
+fn printed(_: &KeptRuns) -> Vec<PrintedFact> {
     let wait = |queues| mean_wait_s(&simulated(PolicyName::Aalo, queues));
     vec![
-        Printed {
+        PrintedFact {
             what: "aalo, 4 queues beside 1: how many times shorter a wait is",
             paper: "most of the gain",
             ours: format!("{:.2} ×", wait(1) / wait(4)),
         },
-        Printed {
+        PrintedFact {
             what: "8 queues beside 4",
             paper: "diminishing returns",
             ours: format!("{:.2} ×", wait(4) / wait(8)),

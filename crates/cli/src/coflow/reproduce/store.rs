@@ -1,6 +1,6 @@
 //! Owns what runs came to: each is a file, so that what has been run is not run again.
 
-use super::plan::{Common, RunPlan};
+use super::plan::{FigureSource, RunPlan};
 use brambling::coflow::simulate::{CATEGORIES, Outcome, category};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,15 +22,15 @@ pub(super) struct RunResult {
 }
 
 /// What all runs came to, by their names.
-pub(super) struct Results {
+pub(super) struct KeptRuns {
     folder: PathBuf,
     from: String,
     found: BTreeMap<String, RunResult>,
 }
 
-impl Results {
+impl KeptRuns {
     /// Those that a folder has. Runs of other coflows, or by other rules, lie beside them and stay.
-    pub(super) fn open(folder: &Path, common: &Common) -> io::Result<Results> {
+    pub(super) fn open(folder: &Path, common: &FigureSource) -> io::Result<KeptRuns> {
         let from = format!(
             "rules-{RULES}-coflows-{:016x}-every-{}-{}-tick-{}s-seed-{}",
             common.trace.fingerprint(),
@@ -41,7 +41,7 @@ impl Results {
         );
         let folder = folder.join(&from);
         std::fs::create_dir_all(&folder)?;
-        Ok(Results {
+        Ok(KeptRuns {
             folder,
             from,
             found: BTreeMap::new(),

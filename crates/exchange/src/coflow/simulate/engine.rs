@@ -63,7 +63,7 @@ impl Ord for Timed {
 
 /// When something happens.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct NextMoment {
     at: f64,
     /// Whether flows that have ended are looked at.
     is_tick: bool,
@@ -211,7 +211,7 @@ impl<'w> Engine<'w> {
 
     /// When something happens next. Flows that end between two ticks are looked at together at the second one; whatever
     /// else happens is not held up.
-    fn next_moment(&self) -> Option<Moment> {
+    fn next_moment(&self) -> Option<NextMoment> {
         let ends = self
             .keys
             .values()
@@ -224,7 +224,7 @@ impl<'w> Engine<'w> {
         let coming = self.coming.peek().map_or(f64::INFINITY, |timed| timed.at);
         let at = coming.min(tick).max(self.now);
         let is_tick = tick <= at;
-        (at < f64::INFINITY).then_some(Moment { at, is_tick })
+        (at < f64::INFINITY).then_some(NextMoment { at, is_tick })
     }
 
     pub(super) fn at(&mut self, at: f64, what: ComingEvent) {

@@ -4,9 +4,12 @@ use super::*;
 use crate::coflow::workload::CoflowPart;
 use PolicyName::{Aalo, Baraat, Fair, Fifo, ReceiverDriven, Stream, Varys};
 
-/// A coflow of parts: what each waits for, whether it is a wave, and its flows.
-fn parts(name: u64, arrival_s: f64, parts: &[(&[u32], bool, &[(u32, u32, f64)])]) -> Coflow {
-    let part = |(after, is_wave, flows): &(&[u32], bool, &[(u32, u32, f64)])| CoflowPart {
+/// What a part waits for, whether it is a wave, and its flows.
+type PartOf<'p> = (&'p [u32], bool, &'p [(u32, u32, f64)]);
+
+/// A coflow of parts.
+fn parts(name: u64, arrival_s: f64, parts: &[PartOf<'_>]) -> Coflow {
+    let part = |(after, is_wave, flows): &PartOf<'_>| CoflowPart {
         sub_coflow: 1,
         flows: flows.iter().copied().map(flow).collect(),
         after: after.to_vec(),
