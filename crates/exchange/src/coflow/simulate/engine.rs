@@ -361,8 +361,10 @@ impl<'w> Engine<'w> {
         }
         let part = &mut self.all.parts[of.part as usize];
         part.left -= 1;
+        part.done_s = part.done_s.max(when);
         if part.left == 0 {
-            self.part_is_done(of.part, when);
+            let last_s = part.done_s;
+            self.part_is_done(of.part, last_s);
         }
     }
 

@@ -36,6 +36,8 @@ pub(super) struct PartState {
     /// The first of the parts that are waves of one.
     pub(super) node: u32,
     pub(super) flows: std::ops::Range<u32>,
+    /// When the last of its flows was done, so far: those of one tick come in any order.
+    pub(super) done_s: f64,
     pub(super) left: u32,
     /// Parts that have to be done before.
     pub(super) waits_for: u32,
@@ -223,6 +225,7 @@ impl SimulatedUnits {
                     sub_coflow: part.sub_coflow,
                     node,
                     flows: begin..all.flows.len() as u32,
+                    done_s: 0.0,
                     left: part.flows.len() as u32,
                     waits_for: part.after.len() as u32,
                     before: Vec::new(),
