@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -240,7 +240,10 @@ def simulate(
         found = _native.coflow_simulate(words + flags)
     except BuildError as error:
         raise BuildError(_as_argument(str(error))) from None
-    return {name: _outcome(*rest) for name, *rest in found}
+    return {
+        name: _outcome(summary, coflow, [arrival, cct, alone, sizes])
+        for name, summary, coflow, arrival, cct, alone, sizes in found
+    }
 
 
 def _word(name: str, value: object) -> str:
@@ -277,10 +280,16 @@ def _as_argument(text: str) -> str:
     return text
 
 
-def _outcome(summary: str, coflow: list[int], *times: list[float]) -> CoflowOutcome:
-    found = json.loads(summary)
+def _outcome(summary: str, coflow: list[int], times: list[list[float]]) -> CoflowOutcome:
+    found: dict[str, Any] = json.loads(summary)
     for part in ("category", "bin"):
         found[part] = {name: CoflowAverages(**it) for name, it in found[part].items()}
-    names = ("arrival_s", "cct_s", "isolated_s", "bytes")
-    arrays = {name: np.array(it) for name, it in zip(names, times, strict=True)}
-    return CoflowOutcome(**found, coflow=np.array(coflow, dtype=np.uint64), **arrays)
+    arrival_s, cct_s, isolated_s, sizes = (np.array(it) for it in times)
+    return CoflowOutcome(
+        **found,
+        coflow=np.array(coflow, dtype=np.uint64),
+        arrival_s=arrival_s,
+        cct_s=cct_s,
+        isolated_s=isolated_s,
+        bytes=sizes,
+    )
