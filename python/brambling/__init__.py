@@ -31,6 +31,7 @@ from brambling._errors import (
     OutOfMemory,
     SettingsError,
     Stalled,
+    StoreError,
     VersionMismatch,
 )
 from brambling._ideal import IdealOperation, IdealPhase, IdealTime, OverProvisioned, model
@@ -73,6 +74,7 @@ __all__ = [
     "SettingsError",
     "Signal",
     "Stalled",
+    "StoreError",
     "Table",
     "VersionMismatch",
     "Written",

@@ -60,6 +60,12 @@ class ClusterError(Error, RuntimeError):
     __module__ = "brambling"
 
 
+class StoreError(Error, OSError):
+    """What is to be kept of a job cannot be kept, or read; the message has the store, the cause and the way out."""
+
+    __module__ = "brambling"
+
+
 class NotKept(Error, KeyError):
     """A result is asked for a dataset that it does not have; the message names those it has, and the way out."""
 

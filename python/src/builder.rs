@@ -669,10 +669,18 @@ impl Builder {
         Ok((blocks.first, blocks.list(py)?, blocks.whole(py)?))
     }
 
-    #[pyo3(signature = (threads, weight))]
-    fn run(&self, py: Python<'_>, threads: Option<u32>, weight: Option<u32>) -> PyResult<Outcome> {
+    #[pyo3(signature = (threads, weight, store = None, snapshot_every = None))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        threads: Option<u32>,
+        weight: Option<u32>,
+        store: Option<String>,
+        snapshot_every: Option<String>,
+    ) -> PyResult<Outcome> {
         let program = self.state.program.clone();
         let options = crate::run::options(threads, weight);
+        let options = crate::run::kept(options, store, snapshot_every);
         crate::run::run(py, program, self.state.handles.clone(), &options)
     }
 }

@@ -121,6 +121,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     graph::add_to(module)?;
     module.add_function(wrap_pyfunction!(map_reduce::map_reduce_builtin, module)?)?;
     module.add_class::<map_reduce::PyPartsWriter>()?;
+    module.add_function(wrap_pyfunction!(run::clear_stored, module)?)?;
     module.add_function(wrap_pyfunction!(settings::setting, module)?)?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     Ok(())

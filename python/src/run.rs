@@ -125,6 +125,18 @@ impl Caller for PyCaller {
         });
     }
 
+    fn told(&mut self, line: &str) {
+        self.meanwhile(|this, py| {
+            if let Some(progress) = &this.progress {
+                progress.call_method0(py, "give_way")?;
+            }
+            let arguments = (format!("brambling: {line}"),);
+            py.import("brambling._store")?
+                .call_method1("tell", arguments)?;
+            Ok(())
+        });
+    }
+
     fn check(&mut self) -> Result<(), Interrupted> {
         if self.raised.is_some() {
             return Err(Interrupted);
@@ -158,6 +170,7 @@ impl PyCaller {
                 crate::raise("OutOfMemory", error.to_string())
             }
             Error::Cluster(error) => crate::raise("ClusterError", error.to_string()),
+            Error::Store(error) => crate::raise("StoreError", error.to_string()),
             other => crate::raise("Error", other.to_string()),
         }
     }
@@ -269,6 +282,31 @@ pub fn options(threads: Option<u32>, weight: Option<u32>) -> RunOptions {
     let options = RunOptions::new();
     let options = threads.map_or(options.clone(), |threads| options.threads(threads));
     weight.map_or(options.clone(), |weight| options.weight(weight))
+}
+
+/// The same, with where its snapshots and results are kept.
+pub fn kept(
+    options: RunOptions,
+    store: Option<String>,
+    snapshot_every: Option<String>,
+) -> RunOptions {
+    let options = match store {
+        Some(store) => options.store(store),
+        None => options,
+    };
+    match snapshot_every {
+        Some(every) => options.snapshot_every(every),
+        None => options,
+    }
+}
+
+/// The script has reached its end: what it has stored goes. Not where a command runs the script, which sees how it ended.
+#[pyfunction]
+pub fn clear_stored() -> PyResult<()> {
+    if brambling::is_commanded() {
+        return Ok(());
+    }
+    brambling::clear_stored().map_err(|error| crate::raise("StoreError", error.to_string()))
 }
 
 /// Whether this process was forked from one that had run something.

@@ -8,7 +8,9 @@ use std::path::Path;
 use crate::workspace;
 
 /// The invariants that exist so far; ARCHITECTURE.md says what each means.
-const EXISTING: [&str; 11] = ["1", "2", "3", "4", "5", "6", "7", "9", "10", "11", "12"];
+const EXISTING: [&str; 12] = [
+    "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12",
+];
 
 /// What stands in a cell that nobody has filled.
 const OPEN: &str = "—";

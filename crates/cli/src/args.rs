@@ -226,7 +226,7 @@ pub(crate) enum Command {
     /// Run a script, or an example by its name
     #[command(
         after_help = RUN_HELP,
-        override_usage = "brambling run FILE.py|EXAMPLE [--report [FILE.html]] [--trace FILE.json] [ARGS]..."
+        override_usage = "brambling run [--store DIR [--fresh]] FILE.py|EXAMPLE [--report [FILE.html]] [--trace FILE.json] [ARGS]..."
     )]
     Run {
         /// Tell how near its jobs came to what the machine can do: on the terminal, or in FILE.html, .json or .txt
@@ -235,6 +235,12 @@ pub(crate) enum Command {
         /// Write what each thread did when, for ui.perfetto.dev: JSON, or packets when the name does not end with .json
         #[arg(long, value_name = "FILE.json")]
         trace: Option<PathBuf>,
+        /// Keep snapshots of its jobs in DIR: started again after it was killed, it goes on from there
+        #[arg(long, value_name = "DIR")]
+        store: Option<String>,
+        /// Ignore what DIR has of an earlier run
+        #[arg(long)]
+        fresh: bool,
         /// A Python file, or the name of an example
         #[arg(value_name = "FILE.py|EXAMPLE")]
         script: String,

@@ -171,9 +171,12 @@ fn with_streams(
             args,
             report,
             trace,
+            store,
+            fresh,
         } => {
             let wanted = reports::Wanted { report, trace };
-            run::run(&script, &args, &wanted, host, &mut streams)
+            let kept = run::KeptIn { store, fresh };
+            run::run((&script, &args), &kept, &wanted, host, &mut streams)
         }
         Command::Bench {
             name,

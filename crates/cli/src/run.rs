@@ -6,9 +6,29 @@ use crate::{Host, Streams, USAGE};
 use brambling::machine::report::Report;
 use std::path::Path;
 
+/// Where jobs of the script are kept.
+pub(crate) struct KeptIn {
+    pub(crate) store: Option<String>,
+    pub(crate) fresh: bool,
+}
+
+impl KeptIn {
+    /// Tells the engine, which finds what an earlier process of this very command has stored.
+    fn begin(&self, script: &str, args: &[String]) {
+        let path = std::fs::canonicalize(script).unwrap_or_else(|_| script.into());
+        let arguments = args.iter().map(|argument| format!("\0{argument}"));
+        let arguments: String = arguments.collect();
+        brambling::set_command(&format!("{}{arguments}", path.display()));
+        brambling::set_fresh(self.fresh);
+        if let Some(store) = &self.store {
+            brambling::set_store(store);
+        }
+    }
+}
+
 pub(crate) fn run(
-    script: &str,
-    args: &[String],
+    (script, args): (&str, &[String]),
+    kept: &KeptIn,
     wanted: &Wanted,
     host: &mut dyn Host,
     streams: &mut Streams<'_>,
@@ -22,10 +42,17 @@ pub(crate) fn run(
     if wanted.is_any() {
         brambling::record_ledgers();
     }
+    kept.begin(script, args);
     let code = match found {
         Ok(Is::Example) => host.run_example(script, args),
         _ => host.run_script(Path::new(script), args),
     };
+    // It has ended well: nobody starts it again to go on.
+    if code == 0
+        && let Err(error) = brambling::clear_stored()
+    {
+        streams.err(format!("warning: {error}"));
+    }
     match wanted.is_any() {
         true => wanted.tell(code, streams),
         false => code,

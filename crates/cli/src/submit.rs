@@ -202,5 +202,9 @@ pub(crate) fn run_detached(
         streams.err(format!("error: no session of its own: {error}"));
         return FAILED;
     }
-    run::run(script, args, &Wanted::default(), host, streams)
+    let kept = run::KeptIn {
+        store: None,
+        fresh: false,
+    };
+    run::run((script, args), &kept, &Wanted::default(), host, streams)
 }

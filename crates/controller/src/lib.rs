@@ -12,6 +12,7 @@ mod moves;
 mod news;
 mod placement;
 pub mod registry;
+pub mod snapshots;
 
 pub use ends::WorkerLoss;
 pub use moves::MoveRefusal;

@@ -4,6 +4,7 @@ use crate::SettingsError;
 use crate::cluster::ClusterError;
 use brambling_operators::simd::SelectError;
 use brambling_program::BuildError;
+use brambling_storage::StoreError;
 use brambling_worker::executor::Failure;
 
 /// Why a program did not give its results.
@@ -33,6 +34,9 @@ pub enum Error {
     /// The program did not run on the cluster, or the process takes no part in it.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// What is to be kept of jobs cannot be kept or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A job was started from inside a kernel.
     #[error(
         "a kernel cannot run a program: its thread is busy with this one; run it after the job has ended"

@@ -34,6 +34,7 @@ mod run;
 mod settings;
 pub mod sort;
 mod stopwatch;
+mod store;
 mod task_times;
 
 /// Which locks a thread holds that tasks may want: whoever has an interpreter for host asks.
@@ -42,10 +43,12 @@ pub use brambling_memory::held;
 #[doc(hidden)]
 pub use brambling_worker::executor::InterpreterWait;
 
+pub use brambling_controller::snapshots::SnapshotEvery;
 pub use brambling_machine as machine;
 pub use brambling_operators as operators;
 pub use brambling_program as program;
 pub use brambling_program::payload;
+pub use brambling_storage::{StoreError, StoreTrouble};
 pub use brambling_worker::executor::{
     Advance, Caller, Failure, FailureKind, Interrupted, Origin, Printed, PrintedWhat, QuietCaller,
     Silent, Tally, WaitsFor,
@@ -58,6 +61,7 @@ pub use settings::{
     ENVIRONMENT, FILE_NAME, InUse, Log, Resolved, SETTINGS, Setting, SettingSource, Settings,
     SettingsError, SpillTo,
 };
+pub use store::{clear_stored, is_commanded, set_command, set_fresh, set_store};
 pub use task_times::{StageTimes, TaskTimes, Timed};
 
 /// What most programs need.

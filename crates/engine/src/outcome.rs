@@ -1,8 +1,9 @@
 //! What a finished job leaves: its kept datasets, and what it did.
 
-use crate::ledger;
+use crate::{ledger, store};
 use brambling_machine::Ledger;
 use brambling_program::{Dataset, DatasetId, Payload, Plan, Value};
+use brambling_protocol::kept::SourceMark;
 use brambling_worker::executor::{Job, Tally};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -122,6 +123,20 @@ impl Outcome {
                 value.expect("a partition of a kept dataset")
             }
         }
+    }
+
+    /// Fingerprints of what the caller has given.
+    pub(crate) fn sources(&self) -> Vec<SourceMark> {
+        store::sources(self.plan()).unwrap_or_default()
+    }
+
+    /// The kept datasets.
+    pub(crate) fn kept(&self) -> Vec<DatasetId> {
+        let datasets = (0..)
+            .map(DatasetId)
+            .zip(&self.plan().program.spec().datasets);
+        let kept = datasets.filter(|(_, dataset)| dataset.keep);
+        kept.map(|(id, _)| id).collect()
     }
 
     /// How many partitions a dataset has.

@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, ClusterError};
 use crate::interrupt::CtrlC;
 use crate::ledger;
+use crate::store::{StoreCaller, Stored};
 use crate::{Error, Failure, Ledgers, Outcome, Resolved, Settings, SpillTo, TaskTimes};
 use brambling_machine::Ledger;
 use brambling_memory::{BudgetShare, Memory, Spill};
@@ -110,6 +111,21 @@ impl RunOptions {
     #[must_use]
     pub fn memory(mut self, memory: impl Into<String>) -> Self {
         self.settings.memory = Some(memory.into());
+        self
+    }
+
+    /// Keeps snapshots of the job, and its results, in a directory: a process that is killed and started again with the same command goes on
+    /// from there. See [`clear_stored`](crate::clear_stored) for when they go.
+    #[must_use]
+    pub fn store(mut self, directory: impl Into<String>) -> Self {
+        self.settings.store = Some(directory.into());
+        self
+    }
+
+    /// How often a job with a [store](RunOptions::store) is saved: a time such as `10s`, a number of turns such as `20 turns`, or `off`.
+    #[must_use]
+    pub fn snapshot_every(mut self, every: impl Into<String>) -> Self {
+        self.settings.snapshot_every = Some(every.into());
         self
     }
 
@@ -285,6 +301,8 @@ impl RunOptions {
             ("memory", self.settings.memory.is_some()),
             ("stall_seconds", self.settings.stall_seconds.is_some()),
             ("task_times", self.task_times.is_some()),
+            ("store", self.settings.store.is_some()),
+            ("snapshot_every", self.settings.snapshot_every.is_some()),
         ];
         match own.into_iter().find(|(_, is_given)| *is_given) {
             None => Ok(()),
@@ -300,6 +318,16 @@ impl RunOptions {
         let settings = self.settings.resolve()?;
         simd::select(settings.isa)?;
         let plan = Plan::compile(Arc::new(program), &self.bindings)?;
+        let stored = Stored::begin(&settings, &plan, caller)?;
+        let mut stored = match stored {
+            Some(Stored::Ended(results)) => {
+                let mut outcome = results.into_outcome(plan);
+                ledger::record(&mut outcome);
+                return Ok(outcome);
+            }
+            Some(Stored::Begins(begins)) => Some(begins),
+            None => None,
+        };
         let pool = pool(&settings)?;
         let share = share(&settings, caller)?;
         let spilled = Arc::<SpilledBytes>::default();
@@ -318,16 +346,27 @@ impl RunOptions {
             exchange_bytes_max: self.exchange_bytes_max,
             asked: Some(asked),
             spilled,
+            cuts: stored.as_ref().map(|it| it.keeper()),
+            restored: stored.as_mut().and_then(|it| it.restored()),
         };
         let job = Job::new(plan, pool.parkers(), options);
+        let coordinating = stored.map(|it| it.coordinate(&job)).transpose()?;
         let in_job = InJob::enter();
-        pool.run(&job, caller)?;
+        let ran = match &coordinating {
+            Some(coordinating) => pool.run(&job, &mut StoreCaller::of(caller, coordinating)),
+            None => pool.run(&job, caller),
+        };
+        let kept = coordinating.map(|it| it.end());
+        ran?;
         // What it has left is its caller's from now on.
         drop((in_job, share));
         if let Some(times) = &self.task_times {
             times.keep(&job);
         }
         let mut outcome = Outcome::new(job);
+        if let Some(kept) = kept {
+            kept.keep(&mut outcome, caller);
+        }
         ledger::record(&mut outcome);
         Ok(outcome)
     }

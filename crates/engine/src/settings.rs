@@ -8,6 +8,8 @@ pub use in_use::{InUse, SettingSource};
 pub use spill::SpillTo;
 pub use table::{ENVIRONMENT, SETTINGS, Setting};
 
+use crate::store::{self, EVERY_GIVE};
+use brambling_controller::snapshots::SnapshotEvery;
 use brambling_machine::cpu::Processor;
 use brambling_operators::simd::{self, Isa};
 use brambling_worker::executor::{STALL, WEIGHT_MAX};
@@ -81,6 +83,11 @@ pub struct Settings {
     pub log: Option<String>,
     /// A job's share of the threads beside other jobs, 1 to 1,000.
     pub weight: Option<u32>,
+    /// Where snapshots and results of jobs of this process are kept: a directory.
+    pub store: Option<String>,
+    /// How often a job with a store is saved: a time, a number of turns, or off.
+    #[serde(default, deserialize_with = "size")]
+    pub snapshot_every: Option<String>,
 }
 
 /// How much is logged.
@@ -144,6 +151,10 @@ pub struct Resolved {
     pub log: Log,
     /// A job's share of the threads beside other jobs.
     pub weight: u32,
+    /// Where snapshots and results of jobs of this process are kept.
+    pub store: Option<PathBuf>,
+    /// How often a job with a store is saved.
+    pub snapshot_every: SnapshotEvery,
 }
 
 impl Resolved {
@@ -165,6 +176,13 @@ impl Resolved {
             "progress" => self.progress.to_string(),
             "log" => self.log.name().to_owned(),
             "weight" => self.weight.to_string(),
+            "store" => (self.store.as_ref())
+                .map_or_else(|| "none".to_owned(), |path| path.display().to_string()),
+            "snapshot_every" => match self.snapshot_every {
+                SnapshotEvery::Off => "off".to_owned(),
+                SnapshotEvery::Time(every) => format!("{} s", every.as_secs_f64()),
+                SnapshotEvery::Turns(turns) => format!("{turns} turns"),
+            },
             _ => unreachable!("a setting's key"),
         }
     }
@@ -216,8 +234,13 @@ impl Settings {
     pub fn resolve(&self) -> Result<Resolved, SettingsError> {
         let environment = Settings::from_environment(|name| std::env::var(name).ok())?;
         let file = Settings::from_file(Path::new(FILE_NAME))?;
-        self.check(Place::Argument)?;
-        self.clone().or(environment).or(file).with_defaults()
+        let process = Settings {
+            store: store::of_process(),
+            ..Settings::default()
+        };
+        let given = self.clone().or(process);
+        given.check(Place::Argument)?;
+        given.or(environment).or(file).with_defaults()
     }
 
     fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Settings, SettingsError> {
@@ -232,6 +255,8 @@ impl Settings {
             progress,
             log,
             weight,
+            store,
+            snapshot_every,
         ] = ENVIRONMENT;
         let settings = Settings {
             threads: parsed(&get, threads, "give a number")?,
@@ -244,6 +269,8 @@ impl Settings {
             progress: parsed(&get, progress, "give true or false")?,
             log: get(log),
             weight: parsed(&get, weight, "give a number")?,
+            store: get(store),
+            snapshot_every: get(snapshot_every),
         };
         settings.check(Place::Environment)?;
         Ok(settings)
@@ -283,6 +310,8 @@ impl Settings {
             progress: self.progress.or(other.progress),
             log: self.log.or(other.log),
             weight: self.weight.or(other.weight),
+            store: self.store.or(other.store),
+            snapshot_every: self.snapshot_every.or(other.snapshot_every),
         }
     }
 
@@ -299,6 +328,8 @@ impl Settings {
             "progress" => self.progress.is_some(),
             "log" => self.log.is_some(),
             "weight" => self.weight.is_some(),
+            "store" => self.store.is_some(),
+            "snapshot_every" => self.snapshot_every.is_some(),
             _ => unreachable!("a setting's key"),
         }
     }
@@ -371,6 +402,18 @@ impl Settings {
                 spill.clone(),
                 SpillTo::parse(spill).expect_err("just seen"),
             ),
+            Settings {
+                store: Some(directory),
+                ..
+            } if directory.is_empty() || directory.contains("://") => {
+                refuse("store", directory.clone(), "give a directory")
+            }
+            Settings {
+                snapshot_every: Some(every),
+                ..
+            } if store::parse_every(every).is_none() => {
+                refuse("snapshot_every", every.clone(), EVERY_GIVE)
+            }
             Settings { log: Some(log), .. } if Log::named(log).is_none() => refuse(
                 "log",
                 log.clone(),
@@ -406,6 +449,10 @@ impl Settings {
             progress: self.progress.unwrap_or(true),
             log: self.log.as_deref().and_then(Log::named).unwrap_or(Log::Off),
             weight: self.weight.unwrap_or(1),
+            store: self.store.map(PathBuf::from),
+            snapshot_every: (self.snapshot_every.as_deref())
+                .and_then(store::parse_every)
+                .unwrap_or(SnapshotEvery::DEFAULT),
         })
     }
 }

@@ -55,7 +55,10 @@ pub use named::Named;
 #[doc(hidden)]
 pub use payload::payload_serde;
 pub use payload::{DecodeError, Payload, decode_plain};
-pub use plan::{Action, Bindings, Code, Cut, ExchangePlan, Linked, LoopId, Mask, Op, Plan, Task};
+pub use plan::{
+    Action, Bindings, Code, Cut, CutAnswer, CutPlan, CutSite, CutStates, CutTurn, ExchangePlan,
+    GroupState, Linked, LoopId, Mask, Op, OutermostLoop, Plan, Task,
+};
 pub use ports::{Inbox, Outbox};
 pub use program::{Dataset, Exchange, PartitionSource, Program, Signal};
 pub use random::Rng;

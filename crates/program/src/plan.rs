@@ -8,7 +8,7 @@ mod look_past;
 
 pub use bindings::Bindings;
 pub use code::{Action, Code, Linked, LoopId, Mask, Op, Task};
-pub use cuts::Cut;
+pub use cuts::{Cut, CutAnswer, CutPlan, CutSite, CutStates, CutTurn, GroupState, OutermostLoop};
 
 use crate::validate::{self, Structure};
 use crate::{
@@ -86,7 +86,13 @@ impl Plan {
             matches!(node, ProgramNode::Repeat { .. } | ProgramNode::While { .. })
         };
         let loops = spec.blocks[0].iter().filter(is_loop).count() as u32;
-        let cuts = cuts::find_cuts(spec);
+        let mut cuts = cuts::find_cuts(spec);
+        // In a loop without stages nobody comes to its top.
+        let takes = |outermost| {
+            let mut sites = codes.iter().flat_map(|code| &code.sites);
+            sites.any(|(of, _)| *of == outermost)
+        };
+        cuts.retain(|cut| !matches!(cut, Cut::LoopTop(outermost) if !takes(*outermost)));
         let Structure {
             groups,
             group_of_dataset,

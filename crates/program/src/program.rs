@@ -396,6 +396,14 @@ impl Program {
         waits.map(|(dataset, _)| dataset)
     }
 
+    /// Datasets that begin with something of their own: what the caller gives, or what is read.
+    pub fn sourced(&self) -> impl Iterator<Item = DatasetId> + '_ {
+        let origins = (0..).map(DatasetId).zip(&self.sources);
+        origins
+            .filter(|(_, origin)| origin.is_some())
+            .map(|(dataset, _)| dataset)
+    }
+
     /// A dataset that is freed after its last use.
     pub fn temporary<T: Payload>(
         &mut self,

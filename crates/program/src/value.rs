@@ -129,6 +129,17 @@ impl Value {
         }
     }
 
+    /// As [`Value::share`], of whatever type. The payload may come to lie elsewhere.
+    pub fn share_any(&mut self) -> Value {
+        if self.holding == Holding::Owned {
+            // SAFETY: owned, and of the table's type; the pointer is replaced at once.
+            self.pointer = unsafe { (self.table.share)(self.pointer) };
+            self.holding = Holding::Shared;
+        }
+        // A clone of what is shared is a second handle.
+        self.clone()
+    }
+
     /// Whether the payload may be seen by others.
     #[inline]
     pub fn is_shared(&self) -> bool {

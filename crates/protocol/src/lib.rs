@@ -6,6 +6,7 @@
 pub mod frame;
 pub mod greeting;
 mod ids;
+pub mod kept;
 pub mod map;
 pub mod message;
 pub mod patience;

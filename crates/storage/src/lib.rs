@@ -8,6 +8,7 @@ mod directory;
 mod handle;
 mod hidden;
 mod input;
+mod objects;
 mod output;
 mod pool;
 mod process;
@@ -23,6 +24,9 @@ pub use counts::{FileCounts, file_counts};
 pub use directory::{OpenError, SpillCounts, SpillDirectory};
 pub use hidden::remove_leftovers;
 pub use input::{Fingerprint, InputFile, read_splits};
+pub use objects::{
+    DirectoryStore, ObjectKey, ObjectStore, ObjectWriter, StoreError, StoreLock, StoreTrouble,
+};
 pub use output::{OutputFile, Publishing};
 pub use pool::{FilePool, Request, Ticket, files_under_way};
 pub use process::{peak_rss_bytes, process_name, rss_bytes};

@@ -3,6 +3,7 @@
 //! (Canary, §4.1 and 4.3). Slices ask it for the next task and report with [`Shard::retire`]. A
 //! pure state machine: it asks [`Surroundings`] what has arrived, and never runs, sends or waits.
 
+mod cut;
 mod issue;
 mod state;
 
@@ -13,6 +14,7 @@ use brambling_memory::mutants;
 use brambling_program::{
     Action, Code, ExchangeId, LoopId, Mask, Op, Position, ShardId, StageId, StageKind, Task, Turn,
 };
+use cut::DueCut;
 
 /// How many stalled instructions a shard looks past.
 pub const WINDOW: usize = 8;
@@ -33,6 +35,10 @@ pub trait Surroundings {
     fn has_ended(&mut self, outermost: LoopId) -> bool;
     /// Announces the end of an outermost loop to everybody. May be called again.
     fn announce(&mut self, outermost: LoopId);
+    /// Whether whoever gave a signal's outcome at this turn has put a cut before the next.
+    fn is_cut_after(&mut self, _signal: StageId, _turn: Turn) -> bool {
+        false
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,9 +66,39 @@ pub struct Shard {
     entered: Box<[u64]>,
     /// All of that together. Only grows.
     entered_sum: u64,
-    /// Turns done of each counted loop.
-    counters: Box<[u64]>,
+    counters: Box<[Counter]>,
     window: Vec<Entry>,
+    /// The cut that it has been told of and has not saved.
+    cut: Option<DueCut>,
+}
+
+/// A counted loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Counter {
+    /// Turns done.
+    done: u64,
+    /// After how many the shard looks up: those of the loop, or fewer where it has to save.
+    bound: u64,
+}
+
+/// No turn done, of each loop of a group's code.
+fn counters(code: &Code) -> Box<[Counter]> {
+    let mut counters = vec![Counter::default(); code.counters as usize];
+    for op in &code.ops {
+        if let Op::Again { counter, turns, .. } = *op {
+            counters[counter as usize].bound = turns;
+        }
+    }
+    counters.into()
+}
+
+/// What came of a control instruction.
+enum Walked {
+    On,
+    /// It waits.
+    Waits,
+    /// A cut was found that the shard has not been told of: it is told when its next slice begins.
+    AtUntoldCut,
 }
 
 impl Shard {
@@ -73,8 +109,9 @@ impl Shard {
             at: 0,
             entered: vec![0; code.blocks as usize].into(),
             entered_sum: 0,
-            counters: vec![0; code.counters as usize].into(),
+            counters: counters(code),
             window: Vec::with_capacity(WINDOW),
+            cut: None,
         }
     }
 
@@ -142,6 +179,9 @@ impl Shard {
             return Next::Run(issue);
         }
         for _ in 0..STEPS_MAX {
+            if self.is_at_cut() {
+                return self.next_at_cut(code);
+            }
             match code.ops[self.at as usize] {
                 Op::Task { index, block } => {
                     let task = &code.tasks[index as usize];
@@ -167,14 +207,23 @@ impl Shard {
                 }
                 Op::Finish if self.window.is_empty() => return Next::Finished,
                 Op::Finish => return Next::Stalled,
-                control => {
-                    if !self.walk(control, around) {
-                        return Next::Stalled;
-                    }
-                }
+                control => match self.walk(control, around) {
+                    Walked::On => {}
+                    Walked::Waits => return Next::Stalled,
+                    Walked::AtUntoldCut => return Next::Yield,
+                },
             }
         }
         Next::Yield
+    }
+
+    /// At a cut: what stalls and writes comes first.
+    #[cold]
+    fn next_at_cut(&self, code: &Code) -> Next {
+        match self.has_stalled_writers(code) {
+            true => Next::Stalled,
+            false => Next::Save,
+        }
     }
 
     /// Looks past the task at hand.
@@ -187,8 +236,8 @@ impl Shard {
         self.at += 1;
     }
 
-    /// Follows a control instruction; false when it must wait.
-    fn walk(&mut self, op: Op, around: &mut impl Surroundings) -> bool {
+    /// Follows a control instruction.
+    fn walk(&mut self, op: Op, around: &mut impl Surroundings) -> Walked {
         match op {
             Op::Enter(block) => {
                 self.entered[block as usize] += 1;
@@ -200,7 +249,7 @@ impl Shard {
                 turns,
                 exit,
             } => {
-                self.counters[counter as usize] = 0;
+                self.begin_loop(counter, turns);
                 self.at = if turns == 0 { exit } else { self.at + 1 };
             }
             Op::Again {
@@ -219,8 +268,11 @@ impl Shard {
                     turn = turn.saturating_sub(1);
                 }
                 let Some(outcome) = around.outcome(signal, turn) else {
-                    return false;
+                    return Walked::Waits;
                 };
+                if outcome && around.is_cut_after(signal, turn) && !self.arm() {
+                    return Walked::AtUntoldCut;
+                }
                 self.at = if outcome { self.at + 1 } else { exit };
             }
             Op::Jump(to) => self.at = to,
@@ -233,25 +285,38 @@ impl Shard {
             }
             Op::AwaitEnd(outermost) => {
                 if !around.has_ended(outermost) {
-                    return false;
+                    return Walked::Waits;
                 }
                 self.at += 1;
             }
             Op::Task { .. } | Op::Finish => unreachable!("handled by the caller"),
         }
-        true
+        Walked::On
     }
 
     /// Ends a turn of a counted loop.
     #[inline(always)]
     fn again(&mut self, (counter, turns): (u32, u64), (block, body): (u32, u32)) {
-        let done = &mut self.counters[counter as usize];
-        *done += 1;
-        if *done < turns {
+        let place = counter as usize;
+        let counter = &mut self.counters[place];
+        let done = counter.done + 1;
+        if done < counter.bound {
+            counter.done = done;
             self.entered[block as usize] += 1;
             self.entered_sum = self.entered_sum.wrapping_add(1);
             self.at = body;
         } else {
+            self.look_up(place, (done, turns));
+        }
+    }
+
+    /// As many turns of a counted loop are done as the shard was to do without looking up: it leaves the loop, or has to save first and stays where it is.
+    #[cold]
+    #[inline(never)]
+    fn look_up(&mut self, counter: usize, (done, turns): (u64, u64)) {
+        if !self.is_at_cut() {
+            assert!(done >= turns, "a shard looks up at a cut, or at the end");
+            self.counters[counter].done = done;
             self.at += 1;
         }
     }

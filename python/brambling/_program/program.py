@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from brambling import _cluster, _log
 from brambling._blas import one_blas_thread
-from brambling._errors import BuildError, SettingsError
+from brambling._errors import BuildError, ClusterError, SettingsError
 from brambling._program.control import Control
 from brambling._program.data import Data
 from brambling._program.exchanges import Exchanges
@@ -51,7 +53,14 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
         """The program as a Mermaid flowchart."""
         return self._builder.picture()
 
-    def run(self, *, threads: int | None = None, weight: int | None = None) -> Result:
+    def run(
+        self,
+        *,
+        threads: int | None = None,
+        weight: int | None = None,
+        store: str | os.PathLike[str] | None = None,
+        snapshot_every: float | str | None = None,
+    ) -> Result:
         """
         Run the program on the threads of this process, or on the cluster that `connect` has named.
 
@@ -64,6 +73,13 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
         weight : int, optional
             The job's share of the threads while others run on them: one of weight 2 gets twice as much as one of weight 1. By default
             BRAMBLING_WEIGHT, the settings file, or 1.
+        store : str or path, optional
+            A directory in which snapshots of the run, and its results, are kept: a script that is killed and started again with the same
+            command goes on from its last snapshot. They go when the script has reached its end. By default BRAMBLING_STORE, the settings
+            file, or none. Not on a cluster.
+        snapshot_every : float or str, optional
+            How often the run is saved: seconds, a time such as "500ms" or "2min", a number of turns of its loop such as "20 turns", or
+            "off". By default BRAMBLING_SNAPSHOT_EVERY, the settings file, or 10 s.
 
         Returns
         -------
@@ -80,6 +96,8 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
             On Ctrl-C, at most 0.1 s after the kernels that were running.
         ClusterError
             On a cluster: what became of it, or how the program failed there.
+        StoreError
+            Nothing can be kept in the store, or read there.
         """
         if self._open:
             raise BuildError(f"p.run() inside the block of p.{self._open[-1]}(); run the program after it")
@@ -102,9 +120,17 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
         cluster = _cluster.current()
         _log.began(self.name, self._builder.text, threads)
         if cluster is not None:
+            for name, own in (("store", store), ("snapshot_every", snapshot_every)):
+                if own is not None:
+                    raise ClusterError(f"{name} says how a run of this process is kept; on a cluster leave it out")
             outcome = cluster._run(self, threads, weight)
         else:
             with one_blas_thread():
-                outcome = self._builder.run(None if threads is None else int(threads), None if weight is None else int(weight))
+                outcome = self._builder.run(
+                    None if threads is None else int(threads),
+                    None if weight is None else int(weight),
+                    None if store is None else os.fspath(store),
+                    None if snapshot_every is None else str(snapshot_every),
+                )
         kept = {name: it for name, it in self._datasets.items() if self._builder.is_kept(it._id)}
         return Result(outcome, self, kept)

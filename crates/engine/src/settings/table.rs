@@ -21,7 +21,7 @@ pub struct Setting {
 }
 
 /// Every setting.
-pub const SETTINGS: [Setting; 10] = [
+pub const SETTINGS: [Setting; 12] = [
     Setting {
         key: "threads",
         variable: "BRAMBLING_THREADS",
@@ -111,6 +111,24 @@ pub const SETTINGS: [Setting; 10] = [
         example: "weight = 2",
         values: "1 to 1,000",
         default: "1",
+    },
+    Setting {
+        key: "store",
+        variable: "BRAMBLING_STORE",
+        in_rust: "`RunOptions::store`",
+        in_python: "`p.run(store=…)`",
+        example: "store = \"/var/lib/brambling\"",
+        values: "a directory",
+        default: "none: nothing is kept, and a job that is started again begins at its start",
+    },
+    Setting {
+        key: "snapshot_every",
+        variable: "BRAMBLING_SNAPSHOT_EVERY",
+        in_rust: "`RunOptions::snapshot_every`",
+        in_python: "`p.run(snapshot_every=…)`",
+        example: "snapshot_every = \"10s\"",
+        values: "a time (`10s`, `500ms`, `2min`), a number of turns (`20 turns`), or `off`",
+        default: "`10s`",
     },
 ];
 

@@ -1,5 +1,6 @@
 //! Flat code: what a shard walks, and what running each of its tasks needs.
 
+use super::CutSite;
 use crate::{Kernel, Runner, StageId, StageKind, StreamSpec};
 use std::sync::Arc;
 
@@ -142,6 +143,8 @@ pub struct Code {
     pub blocks: u32,
     /// How many counted loops it has.
     pub counters: u32,
+    /// Where its shards save in the outermost loops that they take part in.
+    pub sites: Vec<(LoopId, CutSite)>,
 }
 
 impl Code {

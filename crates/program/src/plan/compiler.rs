@@ -4,7 +4,8 @@
 mod frees;
 mod tasks;
 
-use super::{Code, LoopId, Op};
+use super::cuts::LoopTies;
+use super::{Code, CutSite, LoopId, Op};
 use crate::validate::Structure;
 use crate::{BlockId, GroupId, Program, ProgramNode, Spec, StageId};
 
@@ -151,7 +152,14 @@ impl<'a> Compiler<'a> {
         let frame = self.frames.pop().expect("pushed above");
         for group in &frame.entered {
             // Only groups that entered: the others have no code for this node at all.
-            self.lanes[group.index()].leave(node);
+            let site = self.lanes[group.index()].leave(node);
+            let is_outermost = self.frames.is_empty();
+            if let Some(site) = site.filter(|_| is_outermost) {
+                self.lanes[group.index()]
+                    .code
+                    .sites
+                    .push((self.loops, site));
+            }
         }
         if self.frames.is_empty() && !matches!(node, ProgramNode::Branch { .. }) {
             self.end_of_outermost(&frame.entered);
@@ -161,8 +169,11 @@ impl<'a> Compiler<'a> {
     /// The end of an outermost loop is announced by shard 0 of the lowest group that takes part; a loop
     /// without stages has nobody to announce it and ends by itself.
     fn end_of_outermost(&mut self, entered: &[GroupId]) {
-        // One group announces, whichever takes part: the least, so that all builds choose the same.
-        let Some(announcer) = entered.iter().min() else {
+        // One group announces: the least, so that all builds choose the same. Not one that runs
+        // ahead of the others: a cut of the loop may still be ordered.
+        let ties = LoopTies::of(self.spec, &self.structure.group_of_stage, self.loops);
+        let tied = entered.iter().filter(|group| ties.has(**group)).min();
+        let Some(announcer) = tied.or(entered.iter().min()) else {
             return;
         };
         let code = &mut self.lanes[announcer.index()].code;
@@ -296,8 +307,8 @@ impl Lane {
         entered.block = block;
     }
 
-    /// Leaves the loop or branch that was entered last.
-    fn leave(&mut self, node: ProgramNode) {
+    /// Leaves the loop or branch that was entered last. Of a loop, where a turn of it ends.
+    fn leave(&mut self, node: ProgramNode) -> Option<CutSite> {
         let entered = self.path.pop().expect("it was entered");
         match node {
             ProgramNode::Stage(_) => unreachable!("a stage is not entered"),
@@ -322,13 +333,18 @@ impl Lane {
                     turns,
                     exit,
                 };
+                let op = exit - 1;
+                Some(CutSite::Again { begin, op, counter })
             }
             ProgramNode::While { .. } => {
+                let (test, op) = (entered.leave, self.here());
                 self.code.ops.push(Op::Jump(entered.begin));
                 self.patch(entered.leave);
+                Some(CutSite::Jump { test, op })
             }
             ProgramNode::Branch { .. } => {
                 self.code.ops[entered.done as usize] = Op::Jump(self.here());
+                None
             }
         }
     }

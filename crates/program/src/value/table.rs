@@ -24,6 +24,7 @@ pub struct PayloadType {
     pub(super) drop_shared: unsafe fn(*mut u8),
     pub(super) clone_owned: unsafe fn(*const u8) -> *mut u8,
     pub(super) clone_shared: unsafe fn(*mut u8),
+    pub(super) share: unsafe fn(*mut u8) -> *mut u8,
     pub(super) unshare: unsafe fn(*mut u8) -> *mut u8,
     pub(super) heap_bytes: unsafe fn(*const u8) -> usize,
     pub(super) spilled_bytes: unsafe fn(*const u8) -> u64,
@@ -67,6 +68,11 @@ impl<T: Payload> Table for T {
         clone_owned: |p| Box::into_raw(Box::new(unsafe { &*p.cast::<T>() }.clone())).cast(),
         // SAFETY: see above.
         clone_shared: |p| unsafe { Arc::increment_strong_count(p.cast::<T>()) },
+        share: |p| {
+            // SAFETY: see above; here the pointer is an owned one.
+            let shared = Arc::new(*unsafe { Box::from_raw(p.cast::<T>()) });
+            Arc::into_raw(shared).cast_mut().cast()
+        },
         unshare: |p| {
             // SAFETY: see above.
             let shared = unsafe { Arc::from_raw(p.cast::<T>()) };

@@ -339,6 +339,7 @@ impl SimulatedWorker {
                 Next::Run(issue) => issue,
                 Next::Stalled => return false,
                 Next::Yield => return true,
+                Next::Save => unreachable!("no shard here is told of a cut"),
                 Next::Finished => {
                     resident.finished = true;
                     self.node().finished(id);

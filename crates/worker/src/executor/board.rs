@@ -31,7 +31,12 @@ struct Runs {
 }
 
 #[repr(align(128))]
-struct Apart(AtomicU64);
+#[derive(Default)]
+struct Apart {
+    turns: AtomicU64,
+    /// The turn before a cut, plus one; 0 for none. On this line: whoever asks for an outcome has it.
+    cut: AtomicU64,
+}
 
 /// Bits of waiting shards that all boards of a job may take together: 8 MiB.
 const WAITING_BITS_MAX: usize = 1 << 26;
@@ -74,7 +79,7 @@ impl Board {
     /// One of so many boards of a job, for so many shards.
     pub(crate) fn new(shards: usize, boards: usize) -> Board {
         Board {
-            published: Apart(AtomicU64::new(0)),
+            published: Apart::default(),
             last_run: AtomicU64::new(0),
             runs: Mutex::default(),
             waiting: if shards.saturating_mul(boards) <= WAITING_BITS_MAX {
@@ -88,7 +93,7 @@ impl Board {
     /// Gives the next turn's outcome. Called by one shard, in order of turns.
     pub(crate) fn publish(&self, outcome: bool, wake: impl FnMut(usize)) {
         // Relaxed: one shard publishes, and it wrote the count itself.
-        let turn = self.published.0.load(Ordering::Relaxed) & !WAITED_FOR;
+        let turn = self.published.turns.load(Ordering::Relaxed) & !WAITED_FOR;
         let last = self.last_run.load(Ordering::Relaxed);
         // A run that goes on costs no lock: only the count grows.
         if turn == 0 || (last & 1 == 1) != outcome {
@@ -104,10 +109,12 @@ impl Board {
                 .store(turn << 1 | u64::from(outcome), Ordering::Release);
         }
         // AcqRel: publishes the run, and sees the mark of a shard that looked before.
-        if self.published.0.fetch_add(1, Ordering::AcqRel) & WAITED_FOR != 0 {
+        if self.published.turns.fetch_add(1, Ordering::AcqRel) & WAITED_FOR != 0 {
             // Cleared before the set is emptied: a shard that joins in between is woken by `take`,
             // or its mark stays for the next outcome.
-            self.published.0.fetch_and(!WAITED_FOR, Ordering::AcqRel);
+            self.published
+                .turns
+                .fetch_and(!WAITED_FOR, Ordering::AcqRel);
             self.waiting.take(wake);
         }
     }
@@ -142,32 +149,58 @@ impl Board {
         // AcqRel: as in `publish`. A shard that sets the mark meanwhile compares with the count
         // that `fetch_or` gives it.
         let waited = next > known
-            && self.published.0.fetch_add(next - known, Ordering::AcqRel) & WAITED_FOR != 0;
+            && self
+                .published
+                .turns
+                .fetch_add(next - known, Ordering::AcqRel)
+                & WAITED_FOR
+                != 0;
         drop(runs);
         if waited {
-            self.published.0.fetch_and(!WAITED_FOR, Ordering::AcqRel);
+            self.published
+                .turns
+                .fetch_and(!WAITED_FOR, Ordering::AcqRel);
             self.waiting.take(wake);
         }
     }
 
+    /// There is a cut after this turn, whose outcome is given next.
+    pub(crate) fn mark_cut(&self, turn: Turn) {
+        // Relaxed: the count that is published next releases it.
+        self.published.cut.store(turn + 1, Ordering::Relaxed);
+    }
+
+    /// Whether there is a cut after a turn, whose outcome the caller has.
+    pub(crate) fn is_cut_after(&self, turn: Turn) -> bool {
+        // Relaxed: the caller has acquired the count.
+        self.published.cut.load(Ordering::Relaxed) == turn + 1
+    }
+
+    /// The first outcome, if it has been given.
+    pub(crate) fn first(&self) -> Option<bool> {
+        // lock: only outcomes are inside.
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.known.first().map(|(_, outcome)| *outcome)
+    }
+
     fn known(&self) -> Turn {
-        self.published.0.load(Ordering::Acquire) & !WAITED_FOR
+        self.published.turns.load(Ordering::Acquire) & !WAITED_FOR
     }
 
     /// The first turn that is not known, if a shard waits for it.
     pub(crate) fn wanted(&self) -> Option<Turn> {
-        let published = self.published.0.load(Ordering::Acquire);
+        let published = self.published.turns.load(Ordering::Acquire);
         (published & WAITED_FOR != 0).then_some(published & !WAITED_FOR)
     }
 
     /// The outcome of a turn. If it is not known yet, the shard is woken when the next one is.
     #[inline]
     pub(crate) fn outcome(&self, turn: Turn, shard: usize) -> Option<bool> {
-        if turn >= self.published.0.load(Ordering::Acquire) & !WAITED_FOR {
+        if turn >= self.published.turns.load(Ordering::Acquire) & !WAITED_FOR {
             // Joined before the mark is set and the count read again: whoever publishes in between
             // finds the shard in the set.
             self.waiting.add(shard);
-            if turn >= self.published.0.fetch_or(WAITED_FOR, Ordering::AcqRel) & !WAITED_FOR {
+            if turn >= self.published.turns.fetch_or(WAITED_FOR, Ordering::AcqRel) & !WAITED_FOR {
                 return None;
             }
         }

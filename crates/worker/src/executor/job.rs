@@ -22,6 +22,7 @@ use super::open::{Flows, OpenStreamTask};
 use super::parker::Parkers;
 use super::ready_queue::ReadyQueue;
 use super::remote::Remote;
+use super::saving::{CutNews, Restored, Saving};
 use super::steps::{GatherKeeper, Steps};
 use super::tally::ThreadTally;
 use super::times::Notebook;
@@ -40,7 +41,7 @@ use brambling_program::{
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -62,6 +63,7 @@ pub(super) struct LoadedShard {
     pub(super) done: bool,
     /// Its tasks that will be called again and keep something meanwhile.
     pub(super) open: Vec<OpenStreamTask>,
+    pub(super) heard: CutNews,
 }
 
 impl LoadedShard {
@@ -180,6 +182,10 @@ pub struct Job {
     pub(super) accounts: JobAccounts,
     /// What remote side the job to other workers; none when all of it is in this process.
     pub(super) remote: Option<Box<Remote>>,
+    /// Who hears of its cuts; none where it keeps no snapshots.
+    pub(super) saving: Option<Box<Saving>>,
+    /// What it begins with, where it does not begin at its start.
+    restored: Option<Arc<Restored>>,
     /// The exchanges; none for those that no stage uses.
     pub(super) exchanges: Box<[Option<Box<InProcess>>]>,
     /// By group, the exchanges of which something may come through the mailbox.
@@ -358,6 +364,10 @@ impl Job {
             .store(took.as_nanos() as usize, Ordering::Relaxed);
         let ns = self.accounts.asked.elapsed().as_nanos() as u64;
         self.accounts.ended_ns.store(ns, Ordering::Relaxed);
+    }
+
+    pub(super) fn weak(&self) -> Weak<Job> {
+        self.weak.clone()
     }
 
     /// What wakes the task of a shard at a position.

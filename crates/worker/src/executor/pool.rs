@@ -57,6 +57,8 @@ pub trait Caller {
     fn advanced(&mut self, _advance: Advance<'_>) {}
     /// Told why the job does not begin yet, and since when it waits, every few milliseconds, before it is asked for interruptions.
     fn waits(&mut self, _why: &str, _so_long: Duration) {}
+    /// Told something about its job that people should know, once.
+    fn told(&mut self, _line: &str) {}
     /// Told what kernels of its job have printed on workers of a cluster, in their order for each worker. Nothing of it is shown otherwise.
     fn printed(&mut self, _lines: &[Printed]) {}
     /// Whether the user wants the job to end. Asked every few milliseconds.

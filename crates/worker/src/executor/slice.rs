@@ -131,6 +131,12 @@ impl<'a, 's> Slice<'a, 's> {
         let begun = slices.load(Ordering::Relaxed).wrapping_add(1);
         slices.store(begun, Ordering::Relaxed);
         let code = &job.plan.codes[self.resident.group.index()];
+        if let Some(saving) = &job.saving
+            && saving.has_news(&body.heard)
+            && saving.hear(body, code)
+        {
+            return End::Stalled;
+        }
         // SAFETY: whoever runs the shard touches what has come for it, and nobody else refers to it.
         let arrivals = unsafe { &mut *self.resident.arrivals.get() };
         let mut around = ShardView {
@@ -278,7 +284,32 @@ impl<'a, 's> Slice<'a, 's> {
             Next::Run(issue) => self.run_task::<SAMPLED>(body, code, issue, context, around),
             Next::Stalled => Ran::End(End::Stalled),
             Next::Yield => Ran::End(End::UsedUp),
+            Next::Save => self.save(body),
             Next::Finished => Ran::End(End::Finished),
+        }
+    }
+
+    /// The shard stands at a cut.
+    #[cold]
+    #[inline(never)]
+    fn save(&mut self, body: &mut LoadedShard) -> Ran {
+        let job = self.job;
+        let saving = job.saving.as_ref().expect("nobody else tells of cuts");
+        let is_interpreted =
+            |cell: &u32| body.cells[*cell as usize].payload_type().is_interpreted();
+        if self.runner != Runner::Caller && saving.cells(job, body).iter().any(is_interpreted) {
+            return Ran::End(End::Elsewhere(Runner::Caller));
+        }
+        let queue_lock = &self.thread_state.queue_lock;
+        let alone = |encode: &mut dyn FnMut()| {
+            // As around a kernel: whoever has the interpreter may want the lock.
+            queue_lock.leave();
+            encode();
+            queue_lock.enter();
+        };
+        match saving.save(job, self.number, body, alone) {
+            true => Ran::End(End::Stalled),
+            false => Ran::Other,
         }
     }
 

@@ -105,6 +105,11 @@ impl Steps {
         }
     }
 
+    /// Values have moved: all addresses are found anew.
+    pub(super) fn find_anew(&mut self) {
+        self.round += 1;
+    }
+
     /// A task, by its number.
     #[inline(always)]
     pub(super) fn at(&self, index: u32) -> &Step {

@@ -2,6 +2,7 @@
 
 use super::job::{Job, LoadedShard};
 use super::meter::Meter;
+use super::saving::CutNews;
 use super::steps::Steps;
 use super::weights::Weights;
 use crate::arrivals::{ArrivalRefusal, Arrivals};
@@ -123,6 +124,7 @@ pub(super) fn unpack(
         running: None,
         done: header.done,
         open: Vec::new(),
+        heard: CutNews::default(),
     };
     Ok((body, arrivals))
 }

@@ -31,6 +31,8 @@ pub enum Next {
     Stalled,
     /// Walked far without a task: ask again, after others had their turn.
     Yield,
+    /// It stands at a cut: save its data as they are now, then call [`Shard::forget_cut`](super::Shard::forget_cut).
+    Save,
     /// The program has ended here.
     Finished,
 }

@@ -1,7 +1,7 @@
 //! A shard on its way to another worker: where it stands. Its data and its inbox travel beside.
 
 use super::{Entry, Shard, WINDOW, Wait};
-use brambling_program::{Code, Op, ShardId, Turn};
+use brambling_program::{Code, GroupState, Op, ShardId, Turn};
 use serde::{Deserialize, Serialize};
 
 /// Where a shard stands in its program.
@@ -38,7 +38,7 @@ impl Shard {
         ShardState {
             at: self.at,
             entered: self.entered.to_vec(),
-            counters: self.counters.to_vec(),
+            counters: self.counters.iter().map(|it| it.done).collect(),
             window: self.window.iter().map(entry).collect(),
         }
     }
@@ -63,7 +63,9 @@ impl Shard {
         let add = |sum: u64, it: &u64| sum.wrapping_add(*it);
         shard.entered_sum = state.entered.iter().fold(0, add);
         shard.entered = state.entered.into();
-        shard.counters = state.counters.into();
+        for (counter, done) in shard.counters.iter_mut().zip(state.counters) {
+            counter.done = done;
+        }
         let entry = |(task, turn)| Entry {
             task,
             turn,
@@ -71,6 +73,18 @@ impl Shard {
         };
         shard.window.extend(state.window.into_iter().map(entry));
         Ok(shard)
+    }
+}
+
+impl ShardState {
+    /// That of a shard that begins at a cut.
+    pub fn at_cut(state: &GroupState) -> ShardState {
+        ShardState {
+            at: state.at,
+            entered: state.entered.clone(),
+            counters: state.counters.clone(),
+            window: Vec::new(),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Owns how a job is run: what whoever starts it may choose.
 
+use crate::executor::saving::{CutKeeper, Restored};
 use crate::executor::spilling::SpilledBytes;
 use brambling_memory::{Budget, Spill};
 use brambling_storage::FilePool;
@@ -28,6 +29,10 @@ pub struct JobOptions {
     pub asked: Option<Instant>,
     /// Where what it spills is counted.
     pub spilled: Arc<SpilledBytes>,
+    /// Who hears what its shards say of cuts. None: they are not asked.
+    pub cuts: Option<Arc<dyn CutKeeper>>,
+    /// The cut at which it begins. None: its start.
+    pub restored: Option<Arc<Restored>>,
 }
 
 /// How long a job may stand still and wait for a completion, unless it is [told](JobOptions::stall).
@@ -47,6 +52,8 @@ impl Default for JobOptions {
             exchange_bytes_max: None,
             asked: None,
             spilled: Arc::default(),
+            cuts: None,
+            restored: None,
         }
     }
 }

@@ -12,12 +12,13 @@ use crate::executor::open::Flows;
 use crate::executor::panics;
 use crate::executor::parker::Parkers;
 use crate::executor::remote::{Membership, Remote};
+use crate::executor::saving::{CutNews, Saving};
 use crate::executor::steps::Steps;
 use crate::executor::times::{Notebook, time_kernels};
 use crate::executor::weights::Weights;
 use crate::executor::woken::Woken;
 use crate::node::NodeError;
-use crate::shard::Shard;
+use crate::shard::{Shard, ShardState};
 use crate::waiting::WaitingRoom;
 use brambling_exchange::OPEN_TURNS;
 use brambling_exchange::in_process::{InProcess, Keeper, Mailbox, ShardSide, Slots};
@@ -81,6 +82,11 @@ impl Job {
         let mailbox_exchanges = mailbox_exchanges(&plan, &exchanges, remote.is_some());
         let flows = flows(&plan);
         let (boards, ends) = boards(&plan, shards);
+        let restored = options.restored.clone();
+        let turns = restored.as_ref().map(|restored| {
+            restored.fill_boards(&plan, &boards, &ends);
+            restored.turns(&plan)
+        });
         let starts_here = |number| {
             remote
                 .as_ref()
@@ -93,7 +99,9 @@ impl Job {
         here.for_each(|(_, resident)| resident.mailbox.open());
         let thread_states = thread_states(threads, &homes);
         let homes = homes.iter().map(|home| AtomicU32::new(*home)).collect();
-        Ok(Arc::new_cyclic(|weak| Job {
+        let job = Arc::new_cyclic(|weak| Job {
+            saving: options.cuts.clone().map(|it| Box::new(Saving::new(it))),
+            restored,
             remote,
             exchanges,
             mailbox_exchanges,
@@ -123,7 +131,9 @@ impl Job {
             numbers,
             options,
             plan,
-        }))
+        });
+        turns.iter().for_each(|turns| job.retire_before(turns));
+        Ok(job)
     }
 
     /// Makes the shards that were placed on a thread, unless somebody has begun to: `maker`, who calls it, is their home then. The last to be
@@ -208,8 +218,13 @@ impl Job {
     }
 
     fn arrivals(&self, shard: ShardId) -> Arrivals {
-        let lanes = self.mailbox_exchanges[shard.group.index()].iter().copied();
-        Arrivals::new(shard, lanes, OPEN_TURNS)
+        let lanes = || self.mailbox_exchanges[shard.group.index()].iter().copied();
+        let mut arrivals = Arrivals::new(shard, lanes(), OPEN_TURNS);
+        if let Some(restored) = &self.restored {
+            let turns = restored.turns(&self.plan);
+            lanes().for_each(|id| arrivals.catch_up(id, turns[id.index()]));
+        }
+        arrivals
     }
 
     fn make(&self, resident: &ShardCell) -> Result<LoadedShard, Failure> {
@@ -218,7 +233,14 @@ impl Job {
         let mut cells = Vec::new();
         let mut charged_bytes = 0;
         for &dataset in &plan.groups[group.index()].datasets {
-            let value = initial(&plan.program, dataset, index, plan.counts[group.index()])?;
+            let saved = self
+                .restored
+                .as_ref()
+                .and_then(|it| it.take(dataset, index));
+            let value = match saved {
+                Some(value) => value,
+                None => initial(&plan.program, dataset, index, plan.counts[group.index()])?,
+            };
             let bytes = value.bytes() as u64;
             let charged = self.options.budget.adjust(Class::Resident, 0, bytes);
             charged.map_err(|source| Failure::OutOfMemory {
@@ -232,8 +254,19 @@ impl Job {
             cells.push(value);
         }
         let code = &plan.codes[group.index()];
+        let id = ShardId { group, index };
+        let shard = match &self.restored {
+            Some(restored) => {
+                let state = ShardState::at_cut(restored.state(id));
+                Shard::import(id, code, state).map_err(|error| Failure::Internal {
+                    message: error.to_string(),
+                })?
+            }
+            None => Shard::new(id, code),
+        };
         Ok(LoadedShard {
-            shard: Shard::new(ShardId { group, index }, code),
+            meter: Meter::new(shard.entered()),
+            shard,
             steps: Steps::new(self, ShardId { group, index }),
             weights: Weights::of(&cells),
             cells,
@@ -241,9 +274,9 @@ impl Job {
             // The first slice is one task: nobody knows yet how long they take.
             slice_tasks: 1,
             running: None,
-            meter: Meter::new(0),
             done: false,
             open: Vec::new(),
+            heard: CutNews::default(),
         })
     }
 }

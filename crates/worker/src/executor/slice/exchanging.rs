@@ -31,6 +31,9 @@ impl<'a> Slice<'a, '_> {
         // Alone, one shard decides in order of turns, so the board appends. In a cluster outcomes
         // come from the node as well, in any order.
         let Some(remote) = &self.job.remote else {
+            if let Some(saving) = &self.job.saving {
+                saving.name_turn(board, at, outcome);
+            }
             board.publish(outcome, wake);
             return Progress::Done;
         };

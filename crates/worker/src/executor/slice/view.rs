@@ -105,6 +105,11 @@ impl Surroundings for ShardView<'_, '_> {
         board.outcome(turn, self.number as usize)
     }
 
+    #[inline]
+    fn is_cut_after(&mut self, signal: StageId, turn: Turn) -> bool {
+        self.job.saving.is_some() && self.job.board(signal).is_cut_after(turn)
+    }
+
     fn has_ended(&mut self, outermost: LoopId) -> bool {
         self.job.ends[outermost as usize]
             .outcome(0, self.number as usize)

@@ -162,6 +162,8 @@ impl Hosted {
             exchange_bytes_max: None,
             asked: Some(asked),
             spilled,
+            cuts: None,
+            restored: None,
         };
         Job::member(plan, shared.pool.parkers(), options, membership)
             .map_err(|error| error.to_string())

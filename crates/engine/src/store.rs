@@ -1,0 +1,165 @@
+//! Jobs that survive their process: what of them is kept in a store, and how one that is started again goes on from there.
+//!
+//! A command (a script with its arguments) has a directory in the store, and each of its jobs one in there, named after the program, its hash, and
+//! how often the command has begun that program before. A job's snapshots lie there, and when it has ended its results: a command that is
+//! started again finds both. What a command has stored goes when it has ended well.
+
+mod coordinator;
+mod every;
+mod found;
+mod mailbox;
+mod marks;
+mod parts;
+mod places;
+mod stored;
+
+pub use places::{clear_stored, is_commanded, set_command, set_fresh, set_store};
+
+pub(crate) use places::of_process;
+
+pub(crate) use every::{GIVE as EVERY_GIVE, parse as parse_every};
+pub(crate) use stored::{StoreCaller, Stored};
+
+/// Fingerprints of what a program begins with, all of which is read.
+pub(crate) fn sources(plan: &Plan) -> Option<Vec<SourceMark>> {
+    marks::sources(plan, || true)
+}
+
+use crate::Outcome;
+use brambling_program::{CutStates, Plan};
+use brambling_protocol::kept::{CutManifest, KeptResults, SourceMark};
+use brambling_storage::{DirectoryStore, ObjectKey, ObjectStore, StoreError};
+use parts::SnapshotWriter;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Manifests that are kept: if the newest is damaged, the one before it is used.
+const MANIFESTS: usize = 2;
+
+/// What one job has in a store.
+#[derive(Debug)]
+pub(crate) struct JobStore {
+    pub(crate) store: Arc<DirectoryStore>,
+    pub(crate) program: u128,
+    pub(crate) name: String,
+    /// What people are to be told.
+    pub(crate) told: Vec<String>,
+    /// Manifests that are there, oldest first.
+    manifests: Vec<u64>,
+    /// Tells this run's objects from those of others.
+    run: String,
+}
+
+impl JobStore {
+    /// The place of a job of this program that begins now.
+    ///
+    /// # Errors
+    /// Why nothing can be kept there.
+    pub(crate) fn open(directory: &Path, plan: &Plan) -> Result<JobStore, StoreError> {
+        let program = plan.program.spec().hash();
+        let name = plan.program.spec().name.clone();
+        let all = DirectoryStore::open(directory)?;
+        let mut told = Vec::new();
+        let store = Arc::new(places::take(&all, &name, program, &mut told)?);
+        if places::is_fresh() {
+            for key in store.list(&key("manifests"))? {
+                store.delete(&key)?;
+            }
+        }
+        let listed = store.list(&key("manifests"))?;
+        let mut manifests: Vec<u64> = listed.iter().filter_map(number).collect();
+        manifests.sort_unstable();
+        Ok(JobStore {
+            store,
+            program,
+            name,
+            told,
+            manifests,
+            run: places::run_name(),
+        })
+    }
+
+    /// The number of the last cut that is known.
+    pub(crate) fn last_cut(&self) -> u64 {
+        self.manifests.last().copied().unwrap_or(0)
+    }
+
+    /// Begins the parts of a cut.
+    pub(crate) fn parts(&self, cut: u64) -> SnapshotWriter {
+        SnapshotWriter::new(self.store.clone(), format!("parts/{cut}-{}", self.run))
+    }
+
+    /// Makes a snapshot exist, and takes away those that are not kept any more.
+    pub(crate) fn commit(&mut self, manifest: &CutManifest) -> Result<(), StoreError> {
+        let cut = manifest.cut;
+        self.store.create(&manifest_key(cut), &manifest.encode())?;
+        self.manifests.push(cut);
+        let kept = self.manifests.len().saturating_sub(MANIFESTS);
+        let old: Vec<u64> = self.manifests.drain(..kept).collect();
+        for cut in old {
+            self.store.delete(&manifest_key(cut))?;
+        }
+        self.sweep()
+    }
+
+    /// Deletes objects that no manifest names. Called while nothing is being written.
+    pub(crate) fn sweep(&self) -> Result<(), StoreError> {
+        let mut named = BTreeSet::new();
+        for cut in &self.manifests {
+            let bytes = self.store.read(&manifest_key(*cut), None)?;
+            // What cannot be read names nothing that could be used.
+            if let Ok(manifest) = CutManifest::decode(&bytes) {
+                named.extend(manifest.objects);
+            }
+        }
+        let parts = self.store.list(&key("parts"))?;
+        let mut unnamed = parts.iter().filter(|it| !named.contains(it.as_str()));
+        unnamed.try_for_each(|it| self.store.delete(it))
+    }
+
+    /// Keeps the results of a job that has ended, instead of its snapshots.
+    pub(crate) fn keep_results(
+        &mut self,
+        outcome: &mut Outcome,
+        sources: Vec<SourceMark>,
+    ) -> Result<(), StoreError> {
+        let cut = self.last_cut() + 1;
+        let mut writer = self.parts(cut);
+        for dataset in outcome.kept() {
+            for index in 0..outcome.partitions(dataset) {
+                writer.value(dataset, index, outcome.value(dataset, index))?;
+            }
+        }
+        let tally = outcome.tally();
+        let (objects, parts) = writer.finish()?;
+        self.commit(&CutManifest {
+            program: self.program,
+            name: self.name.clone(),
+            cut,
+            at: brambling_program::Cut::End,
+            turns: 0,
+            states: CutStates::default(),
+            outcomes: Vec::new(),
+            sources,
+            objects,
+            parts,
+            results: Some(KeptResults {
+                tasks: tally.tasks,
+                wall_ns: tally.wall.as_nanos() as u64,
+            }),
+        })
+    }
+}
+
+fn key(key: &str) -> ObjectKey {
+    ObjectKey::new(key).expect("a key of ours")
+}
+
+fn manifest_key(cut: u64) -> ObjectKey {
+    key(&format!("manifests/{cut:020}"))
+}
+
+fn number(key: &ObjectKey) -> Option<u64> {
+    key.as_str().rsplit('/').next()?.parse().ok()
+}

@@ -1,0 +1,133 @@
+//! What a store has of a job that begins: results, a snapshot, or nothing that can be used.
+
+use super::{JobStore, manifest_key, marks};
+use brambling_program::{Cut, DatasetId, Decoder, LoopId, Plan, Turn, Value};
+use brambling_protocol::kept::{CutManifest, KeptResults, SourceMark, checksum};
+use brambling_storage::{ObjectStore, StoreError};
+use brambling_worker::executor::Restored;
+use std::collections::BTreeMap;
+
+/// Partitions' values.
+type Values = BTreeMap<(DatasetId, u32), Value>;
+
+/// What there is.
+pub(crate) enum FoundJob {
+    Nothing,
+    /// The job has ended: its kept datasets.
+    Results(Values, KeptResults),
+    /// It goes on from a snapshot.
+    Snapshot(Box<FoundSnapshot>),
+}
+
+pub(crate) struct FoundSnapshot {
+    pub(crate) restored: Restored,
+    pub(crate) manifest: CutManifest,
+    pub(crate) at: (LoopId, Turn),
+}
+
+impl JobStore {
+    /// The newest that can be used. What cannot is told, and what was before it is used.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) fn find(&mut self, plan: &Plan) -> Result<FoundJob, StoreError> {
+        let mut sources = None;
+        for cut in self.manifests.clone().into_iter().rev() {
+            match self.read(cut, plan, &mut sources)? {
+                Ok(found) => return Ok(found),
+                Err(why) => {
+                    let name = &self.name;
+                    let store = self.store.name();
+                    self.told.push(format!(
+                        "snapshot {cut} of `{name}` in {store} is not used: {why}"
+                    ));
+                }
+            }
+        }
+        Ok(FoundJob::Nothing)
+    }
+
+    fn read(
+        &self,
+        cut: u64,
+        plan: &Plan,
+        sources: &mut Option<Vec<SourceMark>>,
+    ) -> Result<Result<FoundJob, String>, StoreError> {
+        let manifest = match CutManifest::decode(&self.store.read(&manifest_key(cut), None)?) {
+            Ok(manifest) => manifest,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        if manifest.program != self.program {
+            return Ok(Err(
+                "the program has changed since; the job begins at its start".into(),
+            ));
+        }
+        let sources =
+            sources.get_or_insert_with(|| marks::sources(plan, || true).unwrap_or_default());
+        if let Some(dataset) = changed(sources, &manifest.sources) {
+            let dataset = &plan.program.spec().datasets[dataset.index()].name;
+            return Ok(Err(format!(
+                "the input `{dataset}` has changed since; the job begins at its start"
+            )));
+        }
+        let values = match self.values(plan, &manifest)? {
+            Ok(values) => values,
+            Err(why) => return Ok(Err(why)),
+        };
+        if let Some(results) = manifest.results {
+            return Ok(Ok(FoundJob::Results(values, results)));
+        }
+        let Cut::LoopTop(outermost) = manifest.at else {
+            return Ok(Err("it is of no loop".into()));
+        };
+        let (states, outcomes) = (manifest.states.clone(), manifest.outcomes.clone());
+        let restored = Restored::new(plan, manifest.at, states, outcomes, values);
+        let restored = restored.ok_or("it is not one of this program");
+        Ok(restored.map_err(str::to_owned).map(|restored| {
+            let at = (outermost, manifest.turns);
+            FoundJob::Snapshot(Box::new(FoundSnapshot {
+                restored,
+                manifest,
+                at,
+            }))
+        }))
+    }
+
+    fn values(
+        &self,
+        plan: &Plan,
+        manifest: &CutManifest,
+    ) -> Result<Result<Values, String>, StoreError> {
+        let mut values = Values::new();
+        for part in &manifest.parts {
+            let object = &manifest.objects[part.object as usize];
+            let range = part.start..part.start + part.bytes;
+            let bytes = self.store.read(&super::key(object), Some(range))?;
+            let spec = &plan.program.spec().datasets[part.dataset.index()];
+            let damaged = || {
+                format!(
+                    "partition {} of `{}` in {object} is damaged",
+                    part.shard, spec.name
+                )
+            };
+            if checksum(&bytes) != part.checksum {
+                return Ok(Err(damaged()));
+            }
+            let empty = Value::default_of(plan.program.payload_type(part.dataset));
+            let mut decoder = Decoder::new(empty).expecting(part.bytes);
+            let decoded = decoder.feed(&bytes).and_then(|()| decoder.finish());
+            let Ok(value) = decoded else {
+                return Ok(Err(damaged()));
+            };
+            values.insert((part.dataset, part.shard), value);
+        }
+        Ok(Ok(values))
+    }
+}
+
+/// The first dataset that is not what it was.
+fn changed(now: &[SourceMark], then: &[SourceMark]) -> Option<DatasetId> {
+    let known: BTreeMap<DatasetId, u64> = then.iter().map(|it| (it.dataset, it.checksum)).collect();
+    let differs = |mark: &&SourceMark| known.get(&mark.dataset) != Some(&mark.checksum);
+    now.iter().find(differs).map(|mark| mark.dataset)
+}

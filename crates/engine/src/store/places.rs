@@ -1,0 +1,166 @@
+//! Where in a store a job has its place.
+
+use super::key;
+use brambling_memory::held;
+use brambling_storage::{DirectoryStore, ObjectKey, ObjectStore, StoreError, StoreLock};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What this process does, if somebody has said it.
+static COMMAND: Mutex<Option<String>> = Mutex::new(None);
+/// The store of this process.
+static STORE: Mutex<Option<String>> = Mutex::new(None);
+/// How often a program was begun here.
+static BEGUN: Mutex<BTreeMap<u128, u32>> = Mutex::new(BTreeMap::new());
+/// What this process has taken. It keeps its places, and their locks, until it ends: it may have ended a job and not its script.
+static TAKEN: Mutex<Vec<Taken>> = Mutex::new(Vec::new());
+/// Whether what is there already is left alone.
+static FRESH: AtomicBool = AtomicBool::new(false);
+/// Other live processes that do the same, at most.
+const OTHERS_MAX: u32 = 1_000;
+
+/// Whether somebody has said what this process does: then that one also says when it has ended well.
+pub fn is_commanded() -> bool {
+    held::lock(&COMMAND).is_some()
+}
+
+/// The store of all jobs of this process that name none: before the environment, behind arguments.
+pub fn set_store(directory: &str) {
+    *held::lock(&STORE) = Some(directory.to_owned());
+}
+
+pub(crate) fn of_process() -> Option<String> {
+    held::lock(&STORE).clone()
+}
+
+/// From now on jobs of this process ignore what an earlier process has stored of them.
+pub fn set_fresh(fresh: bool) {
+    FRESH.store(fresh, Ordering::Relaxed);
+}
+
+pub(super) fn is_fresh() -> bool {
+    FRESH.load(Ordering::Relaxed)
+}
+
+struct Taken {
+    /// The process: one that was forked has neither the place nor the lock.
+    process: u32,
+    store: DirectoryStore,
+    place: ObjectKey,
+    _lock: StoreLock,
+}
+
+/// Names what this process does, as people would say it: the script and its arguments. Processes that do the same find each other's jobs. Without it the
+/// process's own arguments and its directory are taken.
+///
+/// ```
+/// brambling::set_command("nightly.py --region north");
+/// ```
+pub fn set_command(command: &str) {
+    *held::lock(&COMMAND) = Some(command.to_owned());
+}
+
+/// The directory of this process's command.
+fn command() -> ObjectKey {
+    let given = held::lock(&COMMAND).clone();
+    let said = given.unwrap_or_else(|| {
+        let arguments: Vec<String> = std::env::args_os()
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect();
+        arguments.join("\0")
+    });
+    let place = std::env::current_dir().unwrap_or_default();
+    let hash = xxh3_64(format!("{said}\0{}", place.display()).as_bytes());
+    let script = said.split(['\0', ' ']).find(|it| it.ends_with(".py"));
+    let script = script
+        .or(said.split(['\0', ' ']).next())
+        .unwrap_or_default();
+    let stem = script.rsplit('/').next().unwrap_or_default();
+    key(&format!(
+        "{}-{hash:016x}",
+        plain(stem.trim_end_matches(".py"))
+    ))
+}
+
+/// A name as a part of a key.
+fn plain(name: &str) -> String {
+    let plain = |it: char| match it {
+        'a'..='z' | '0'..='9' | '-' => it,
+        'A'..='Z' => it.to_ascii_lowercase(),
+        _ => '-',
+    };
+    let name: String = name.chars().map(plain).take(40).collect();
+    if name.is_empty() { "job".into() } else { name }
+}
+
+/// The place of a job that begins now. Where another live process has it, one beside it, aloud.
+pub(super) fn take(
+    all: &DirectoryStore,
+    name: &str,
+    program: u128,
+    told: &mut Vec<String>,
+) -> Result<DirectoryStore, StoreError> {
+    let begun = {
+        let mut begun = held::lock(&BEGUN);
+        let begun = begun.entry(program).or_insert(0);
+        *begun += 1;
+        *begun
+    };
+    let own = format!(
+        "{}/{}-{:016x}-{begun}",
+        command(),
+        plain(name),
+        program as u64
+    );
+    for other in 1..OTHERS_MAX {
+        let place = match other {
+            1 => key(&own),
+            other => key(&format!("{own}.{other}")),
+        };
+        let lock = all.lock(&lock_of(&place))?;
+        let Some(lock) = lock else { continue };
+        if other > 1 {
+            told.push(format!(
+                "another process runs `{name}` of the same command with this store: this one keeps its snapshots in {place}"
+            ));
+        }
+        let within = all.within(&place)?;
+        held::lock(&TAKEN).push(Taken {
+            process: std::process::id(),
+            store: all.clone(),
+            place,
+            _lock: lock,
+        });
+        return Ok(within);
+    }
+    unreachable!("there are fewer processes")
+}
+
+/// Tells the objects of this run from those of others.
+pub(super) fn run_name() -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("{:x}-{:x}", now.as_nanos(), std::process::id())
+}
+
+/// Takes away what this process has stored, in whatever store: its script has ended well, and nobody starts it again to go on.
+///
+/// # Errors
+/// What may be there still.
+pub fn clear_stored() -> Result<(), StoreError> {
+    let taken = std::mem::take(&mut *held::lock(&TAKEN));
+    let own = std::process::id();
+    for taken in taken.iter().filter(|taken| taken.process == own) {
+        taken.store.clear(&taken.place)?;
+        taken.store.delete(&lock_of(&taken.place))?;
+    }
+    Ok(())
+}
+
+fn lock_of(place: &ObjectKey) -> ObjectKey {
+    key(&format!("{place}.lock"))
+}

@@ -1,0 +1,177 @@
+//! A job of this process that has a store: how it begins, runs, and ends.
+
+use super::JobStore;
+use super::coordinator::{Base, Coordinating, Coordinator};
+use super::found::FoundJob;
+use crate::{Caller, Error, Interrupted, Outcome, Resolved, Tally};
+use brambling_machine::Ledger;
+use brambling_program::{DatasetId, Plan, Value};
+use brambling_protocol::kept::{KeptResults, SourceMark};
+use brambling_worker::executor::{Advance, CutKeeper, Job, Printed, Restored};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a store has made of a job that is asked for.
+pub(crate) enum Stored {
+    /// It has ended, in a process before this one.
+    Ended(StoredResults),
+    /// It begins, at its start or at a snapshot.
+    Begins(Box<StoredJob>),
+}
+
+pub(crate) struct StoredResults {
+    values: BTreeMap<(DatasetId, u32), Value>,
+    results: KeptResults,
+}
+
+impl StoredResults {
+    pub(crate) fn into_outcome(self, plan: Plan) -> Outcome {
+        let wall = Duration::from_nanos(self.results.wall_ns);
+        let tally = Tally {
+            tasks: self.results.tasks,
+            wall,
+            ..Tally::default()
+        };
+        let ledger = Ledger {
+            program: plan.program.spec().name.clone(),
+            wall_s: wall.as_secs_f64(),
+            succeeded: true,
+            ..Ledger::default()
+        };
+        Outcome::fetched(plan, self.values, tally, ledger)
+    }
+}
+
+pub(crate) struct StoredJob {
+    coordinator: Coordinator,
+    restored: Option<Arc<Restored>>,
+}
+
+impl Stored {
+    /// None where jobs are not kept.
+    pub(crate) fn begin(
+        settings: &Resolved,
+        plan: &Plan,
+        caller: &mut dyn Caller,
+    ) -> Result<Option<Stored>, Error> {
+        let Some(directory) = &settings.store else {
+            return Ok(None);
+        };
+        let mut store = JobStore::open(directory, plan)?;
+        let found = store.find(plan);
+        for line in std::mem::take(&mut store.told) {
+            caller.told(&line);
+        }
+        let (restored, base) = match found? {
+            FoundJob::Results(values, results) => {
+                let results = StoredResults { values, results };
+                return Ok(Some(Stored::Ended(results)));
+            }
+            FoundJob::Nothing => (None, None),
+            FoundJob::Snapshot(found) => {
+                let name = &store.name;
+                caller.told(&format!(
+                    "`{name}` goes on from its snapshot: {} turns are done",
+                    found.at.1
+                ));
+                let base = (
+                    Base {
+                        manifest: found.manifest,
+                    },
+                    found.at,
+                );
+                (Some(Arc::new(found.restored)), Some(base))
+            }
+        };
+        Ok(Some(Stored::Begins(Box::new(StoredJob {
+            coordinator: Coordinator::new(store, settings.snapshot_every, plan, base),
+            restored,
+        }))))
+    }
+}
+
+impl StoredJob {
+    /// Who hears what the job's shards say of cuts.
+    pub(crate) fn keeper(&self) -> Arc<dyn CutKeeper> {
+        self.coordinator.keeper()
+    }
+
+    /// What it begins with.
+    pub(crate) fn restored(&mut self) -> Option<Arc<Restored>> {
+        self.restored.take()
+    }
+
+    pub(crate) fn coordinate(self, job: &Arc<Job>) -> Result<Coordinating, Error> {
+        let begun = self.coordinator.begin(job);
+        begun.map_err(|source| Error::Threads { threads: 1, source })
+    }
+}
+
+/// A job that is over, and its store.
+pub(crate) struct Kept {
+    pub(super) store: JobStore,
+    pub(super) sources: Option<Vec<SourceMark>>,
+    pub(super) told: Vec<String>,
+}
+
+impl Kept {
+    /// Keeps the results of a job that has ended well.
+    pub(crate) fn keep(mut self, outcome: &mut Outcome, caller: &mut dyn Caller) {
+        for line in &self.told {
+            caller.told(line);
+        }
+        let sources = self.sources.take().unwrap_or_else(|| outcome.sources());
+        if let Err(error) = self.store.keep_results(outcome, sources) {
+            let name = &self.store.name;
+            caller.told(&format!("the results of `{name}` are not kept: {error}"));
+        }
+    }
+}
+
+/// A caller that is told what the coordinator has to say.
+pub(crate) struct StoreCaller<'c> {
+    caller: &'c mut dyn Caller,
+    coordinating: &'c Coordinating,
+}
+
+impl<'c> StoreCaller<'c> {
+    pub(crate) fn of(
+        caller: &'c mut dyn Caller,
+        coordinating: &'c Coordinating,
+    ) -> StoreCaller<'c> {
+        StoreCaller {
+            caller,
+            coordinating,
+        }
+    }
+}
+
+impl Caller for StoreCaller<'_> {
+    fn advanced(&mut self, advance: Advance<'_>) {
+        self.caller.advanced(advance);
+    }
+
+    fn waits(&mut self, why: &str, so_long: Duration) {
+        self.caller.waits(why, so_long);
+    }
+
+    fn told(&mut self, line: &str) {
+        self.caller.told(line);
+    }
+
+    fn printed(&mut self, lines: &[Printed]) {
+        self.caller.printed(lines);
+    }
+
+    fn check(&mut self) -> Result<(), Interrupted> {
+        for line in self.coordinating.told() {
+            self.caller.told(&line);
+        }
+        self.caller.check()
+    }
+
+    fn run_stages(&mut self, run: &mut dyn FnMut()) {
+        self.caller.run_stages(run);
+    }
+}

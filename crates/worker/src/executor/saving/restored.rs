@@ -1,0 +1,109 @@
+//! What a job begins with that begins at a cut.
+
+use crate::executor::board::Board;
+use crate::executor::job::Job;
+use brambling_memory::held;
+use brambling_program::{
+    Cut, CutStates, DatasetId, GroupId, GroupState, Plan, ShardId, StageId, Turn, Value,
+};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// A job's state at a cut.
+#[derive(Debug)]
+pub struct Restored {
+    cut: Cut,
+    states: CutStates,
+    outcomes: Vec<(StageId, bool)>,
+    values: Mutex<BTreeMap<(DatasetId, u32), Value>>,
+}
+
+impl Restored {
+    /// From where each group stood, what signals of the program's own block were, and what was saved of partitions. What no stage has
+    /// written by then is made as at the start. None where that is not all, or not of this program.
+    pub fn new(
+        plan: &Plan,
+        cut: Cut,
+        states: CutStates,
+        outcomes: Vec<(StageId, bool)>,
+        values: BTreeMap<(DatasetId, u32), Value>,
+    ) -> Option<Restored> {
+        if !(plan.cuts.contains(&cut) && states.fit(plan)) {
+            return None;
+        }
+        let wanted = Restored::wanted(plan, &states);
+        let has_all = wanted.iter().all(|it| values.contains_key(it));
+        has_all.then(|| Restored {
+            cut,
+            states,
+            outcomes,
+            values: Mutex::new(values),
+        })
+    }
+
+    /// The partitions that have to be there.
+    pub fn wanted(plan: &Plan, states: &CutStates) -> Vec<(DatasetId, u32)> {
+        let mut wanted = Vec::new();
+        for (group, count) in (0..).map(GroupId).zip(&plan.counts) {
+            for index in 0..*count {
+                let state = states.of(ShardId { group, index });
+                for cell in plan.written_between(group, None, state) {
+                    let dataset = plan.groups[group.index()].datasets[cell as usize];
+                    wanted.push((dataset, index));
+                }
+            }
+        }
+        wanted
+    }
+
+    /// By exchange, how many turns are over.
+    pub(in crate::executor) fn turns(&self, plan: &Plan) -> Vec<Turn> {
+        plan.turns_at(&self.states)
+    }
+
+    pub(in crate::executor) fn state(&self, shard: ShardId) -> &GroupState {
+        self.states.of(shard)
+    }
+
+    /// What was saved of a partition, once.
+    pub(in crate::executor) fn take(&self, dataset: DatasetId, index: u32) -> Option<Value> {
+        held::lock(&self.values).remove(&(dataset, index))
+    }
+
+    /// What is over by then is known.
+    pub(in crate::executor) fn fill_boards(
+        &self,
+        plan: &Plan,
+        boards: &[Option<Board>],
+        ends: &[Board],
+    ) {
+        for (signal, turns) in plan.decided_at(&self.states) {
+            // Only outcomes of the program's own block can be asked for after a cut.
+            let known = self.outcomes.iter().find(|(stage, _)| *stage == signal);
+            let outcome = known.is_none_or(|(_, outcome)| *outcome);
+            if let Some(board) = &boards[signal.index()] {
+                board.learn(0..turns, outcome, |_| {});
+            }
+        }
+        let ended = match self.cut {
+            Cut::Start => 0,
+            Cut::LoopTop(outermost) => outermost as usize,
+            Cut::End => ends.len(),
+        };
+        for end in &ends[..ended] {
+            end.learn(0..1, false, |_| {});
+        }
+    }
+}
+
+impl Job {
+    /// Exchanges begin at the turns that are not over.
+    pub(in crate::executor) fn retire_before(&self, turns: &[Turn]) {
+        for (exchange, turns) in self.exchanges.iter().zip(turns) {
+            let Some(exchange) = exchange else { continue };
+            for destination in 0..exchange.links().destination_count() {
+                exchange.room(destination).retire_to(*turns, |_| {});
+            }
+        }
+    }
+}
