@@ -40,7 +40,10 @@ from brambling._map_reduce import Reduced, Written, map_reduce
 from brambling._native import __version__
 from brambling._program import Dataset, Exchange, Program, Result, Signal
 from brambling._report import ModelReport, Report
+from brambling._store import clears_at_exit
 from brambling._table import Table
+
+clears_at_exit()
 
 if TYPE_CHECKING:
     from brambling import coflow, graph, kernels, ml

@@ -24,4 +24,6 @@ def _clear() -> None:
         tell(f"brambling: {error}")
 
 
-atexit.register(_clear)
+def clears_at_exit() -> None:
+    """What this process has stored goes when its script has reached its end."""
+    atexit.register(_clear)

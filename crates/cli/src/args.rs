@@ -48,6 +48,7 @@ Examples:
   brambling run train.py --report r.html --trace t.json
   BRAMBLING_THREADS=4 brambling run train.py
   brambling run train.py -- --report         an option of the script's own of that name
+  brambling run --store snapshots train.py   started again after it was killed, it goes on from there
 
 The exit code is the script's.";
 

@@ -33,6 +33,11 @@ pub(super) fn sorted(args: Vec<OsString>) -> Vec<OsString> {
             Some(text) if text.starts_with("--report=") || text.starts_with("--trace=") => {
                 options.push(arg);
             }
+            // Only before the script: it may have a store of its own.
+            Some("--store") if rest.is_empty() => {
+                options.push(arg);
+                options.extend(args.next());
+            }
             // Before the script an unknown option is ours to refuse.
             Some(text) if rest.is_empty() && text.starts_with('-') => options.push(arg),
             _ => rest.push(arg),
@@ -71,6 +76,8 @@ mod tests {
             ),
             ("a.py --report=r.txt", "--report=r.txt a.py"),
             ("a.py -- --report", "a.py -- --report"),
+            ("--store d --fresh a.py x", "--store d --fresh a.py -- x"),
+            ("a.py --store d", "a.py -- --store d"),
             ("--strange a.py", "--strange a.py"),
         ] {
             let args = given.split(' ').map(OsString::from).collect();

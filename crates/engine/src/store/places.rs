@@ -157,6 +157,7 @@ pub fn clear_stored() -> Result<(), StoreError> {
     for taken in taken.iter().filter(|taken| taken.process == own) {
         taken.store.clear(&taken.place)?;
         taken.store.delete(&lock_of(&taken.place))?;
+        taken.store.clear_empty(&command())?;
     }
     Ok(())
 }

@@ -86,6 +86,20 @@ impl DirectoryStore {
         }
     }
 
+    /// Takes away a directory of the store in which nothing is.
+    ///
+    /// # Errors
+    /// Why it may be there still.
+    pub fn clear_empty(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        use io::ErrorKind::{DirectoryNotEmpty, NotFound};
+        match std::fs::remove_dir(self.path(key)) {
+            Err(error) if !matches!(error.kind(), DirectoryNotEmpty | NotFound) => {
+                Err(StoreError::of(&self.name, format!("clearing {key}"), &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn path(&self, key: &ObjectKey) -> PathBuf {
         self.root.join(key.as_str())
     }
