@@ -109,12 +109,13 @@ pub(super) fn take(
         *begun += 1;
         *begun
     };
-    let own = format!(
-        "{}/{}-{:016x}-{begun}",
-        command(),
-        plain(name),
-        program as u64
-    );
+    let place = format!("{}/{}", command(), plain(name));
+    let own = format!("{place}-{:016x}-{begun}", program as u64);
+    if all.list(&key(&format!("{own}/manifests")))?.is_empty() && has_another(all, &place)? {
+        told.push(format!(
+            "what the store has of `{name}` is of another program, which has changed since: this one begins at its start"
+        ));
+    }
     for other in 1..OTHERS_MAX {
         let place = match other {
             1 => key(&own),
@@ -137,6 +138,25 @@ pub(super) fn take(
         return Ok(within);
     }
     unreachable!("there are fewer processes")
+}
+
+/// Whether there is a job of that name, of a program that this process has not begun.
+fn has_another(all: &DirectoryStore, place: &str) -> Result<bool, StoreError> {
+    let begun: Vec<String> = held::lock(&BEGUN)
+        .keys()
+        .map(|program| format!("{:016x}", *program as u64))
+        .collect();
+    let is_another = |found: &ObjectKey| {
+        let behind = found.as_str().strip_prefix(place);
+        let behind = behind.and_then(|behind| behind.strip_prefix('-'));
+        let Some((program, rest)) = behind.and_then(|behind| behind.split_once('-')) else {
+            return false;
+        };
+        let is_program = program.len() == 16 && program.bytes().all(|it| it.is_ascii_hexdigit());
+        let is_manifest = rest.contains("/manifests/");
+        is_program && is_manifest && !begun.iter().any(|known| known == program)
+    };
+    Ok(all.list(&command())?.iter().any(is_another))
 }
 
 /// Tells the objects of this run from those of others.

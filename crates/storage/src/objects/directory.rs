@@ -93,9 +93,9 @@ impl DirectoryStore {
     pub fn clear_empty(&self, key: &ObjectKey) -> Result<(), StoreError> {
         use io::ErrorKind::{DirectoryNotEmpty, NotFound};
         match std::fs::remove_dir(self.path(key)) {
-            Err(error) if !matches!(error.kind(), DirectoryNotEmpty | NotFound) => {
-                Err(StoreError::of(&self.name, format!("clearing {key}"), &error))
-            }
+            Err(error) if !matches!(error.kind(), DirectoryNotEmpty | NotFound) => Err(
+                StoreError::of(&self.name, format!("clearing {key}"), &error),
+            ),
             _ => Ok(()),
         }
     }
