@@ -18,6 +18,7 @@ __all__ = [
     "builtin_code",
     "centre_distances",
     "class_margins",
+    "clear_stored",
     "command",
     "connected_components",
     "coflow_simulate",
