@@ -189,3 +189,24 @@ def test_a_full_store_is_told_and_ends_no_job(script):
     line = "no snapshot was taken, and the job goes on: store "
     assert told.count(line) == 1
     assert "no space is left; free some, or name another store with the setting `store`" in told
+
+
+DEMO = """
+    import sys
+
+    from brambling.examples import flights
+
+    sys.argv = ["flights", "--pictures", "pictures"]
+    flights.main()
+    sys.exit(3)
+"""
+
+
+def test_results_that_are_read_have_the_report_of_their_run(tmp_path):
+    command = [Path(sys.executable).parent / "brambling", "run", "--store", tmp_path / "store", tmp_path / "script.py"]
+    script = Script(tmp_path, DEMO, command=command)
+    first, told = script.run(code=3)
+    again, _ = script.run(code=3)
+    assert told == ""
+    # All but how long it took to read the file.
+    assert again.splitlines()[1:] == first.splitlines()[1:]

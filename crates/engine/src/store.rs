@@ -27,7 +27,7 @@ pub(crate) fn sources(plan: &Plan) -> Option<Vec<SourceMark>> {
 
 use crate::Outcome;
 use brambling_program::{CutStates, Plan};
-use brambling_protocol::kept::{CutManifest, KeptResults, SourceMark};
+use brambling_protocol::kept::{CutManifest, SourceMark};
 use brambling_storage::{DirectoryStore, ObjectKey, ObjectStore, StoreError};
 use parts::SnapshotWriter;
 use std::collections::BTreeSet;
@@ -131,7 +131,7 @@ impl JobStore {
                 writer.value(dataset, index, outcome.value(dataset, index))?;
             }
         }
-        let tally = outcome.tally();
+        let results = stored::results_of(outcome);
         let (objects, parts) = writer.finish()?;
         self.commit(&CutManifest {
             program: self.program,
@@ -144,10 +144,7 @@ impl JobStore {
             sources,
             objects,
             parts,
-            results: Some(KeptResults {
-                tasks: tally.tasks,
-                wall_ns: tally.wall.as_nanos() as u64,
-            }),
+            results: Some(results),
         })
     }
 }

@@ -26,20 +26,54 @@ pub(crate) struct StoredResults {
 }
 
 impl StoredResults {
+    /// The results, and the report of the run that made them.
     pub(crate) fn into_outcome(self, plan: Plan) -> Outcome {
-        let wall = Duration::from_nanos(self.results.wall_ns);
-        let tally = Tally {
-            tasks: self.results.tasks,
-            wall,
-            ..Tally::default()
-        };
-        let ledger = Ledger {
+        let tally = tally_of(&self.results);
+        let ledger = serde_json::from_str(&self.results.ledger);
+        let ledger: Ledger = ledger.unwrap_or_else(|_| Ledger {
             program: plan.program.spec().name.clone(),
-            wall_s: wall.as_secs_f64(),
+            wall_s: tally.wall.as_secs_f64(),
             succeeded: true,
             ..Ledger::default()
-        };
+        });
         Outcome::fetched(plan, self.values, tally, ledger)
+    }
+}
+
+/// What is kept of a job beside its results.
+pub(super) fn results_of(outcome: &mut Outcome) -> KeptResults {
+    let tally = outcome.tally();
+    let counts = [
+        ("tasks", tally.tasks),
+        ("slices", tally.slices),
+        ("stolen", tally.stolen),
+        ("threads", u64::from(tally.threads)),
+        ("busy_ns", tally.busy.as_nanos() as u64),
+        ("wall_ns", tally.wall.as_nanos() as u64),
+        ("peak_bytes", tally.peak_bytes),
+    ];
+    KeptResults {
+        counts: counts.map(|(name, count)| (name.to_owned(), count)).into(),
+        ledger: serde_json::to_string(&outcome.ledger()).expect("a ledger is numbers and names"),
+    }
+}
+
+fn tally_of(results: &KeptResults) -> Tally {
+    let count = |name: &str| {
+        let mut counts = results.counts.iter();
+        counts
+            .find(|(its, _)| its == name)
+            .map_or(0, |(_, count)| *count)
+    };
+    Tally {
+        tasks: count("tasks"),
+        slices: count("slices"),
+        stolen: count("stolen"),
+        threads: count("threads") as u32,
+        busy: Duration::from_nanos(count("busy_ns")),
+        wall: Duration::from_nanos(count("wall_ns")),
+        peak_bytes: count("peak_bytes"),
+        ..Tally::default()
     }
 }
 

@@ -64,13 +64,13 @@ pub struct CutManifest {
     pub results: Option<KeptResults>,
 }
 
-/// What is told of a job that has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// What is told of a job that has ended, beside its results.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeptResults {
-    /// How many tasks it was.
-    pub tasks: u64,
-    /// How long it took, in nanoseconds.
-    pub wall_ns: u64,
+    /// What it counted, by name.
+    pub counts: Vec<(String, u64)>,
+    /// What it did and where its threads' time went, as JSON.
+    pub ledger: String,
 }
 
 impl CutManifest {

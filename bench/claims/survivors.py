@@ -1,0 +1,72 @@
+"""
+Scripts that take a minute or more, for `recovery.py alone`: what they end with is the last line.
+
+    flights   the demo's jobs, again and again
+    program   a program with Python kernels
+    kmeans    one long fit
+"""
+
+import hashlib
+import sys
+import time
+
+import numpy as np
+
+import brambling as br
+from brambling.examples import flights as demo
+from brambling.examples._flights_data import delay_distance_hour, features, find_flights, read_columns, routes
+
+TURNS = {"flights": 160, "program": 900, "kmeans": 3_000}
+
+
+def digest(array):
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def flights(turns):
+    columns = read_columns(find_flights())
+    x, y = features(columns)
+    table, flown = delay_distance_hour(columns), routes(columns)
+    ends = []
+    for _ in range(turns):
+        delays, grouped, ranks = demo.predict_delays(x, y), demo.group_flights(table), demo.rank_airports(*flown)
+        ends += [digest(delays.coef_), digest(grouped.cluster_centers_), digest(ranks["rank"])]
+    return digest(np.frombuffer("".join(ends).encode(), dtype=np.uint8))
+
+
+def program(turns):
+    p = br.Program("means")
+    x = p.load(np.random.default_rng(3).normal(size=(200_000, 4)))
+    centre = p.dataset("centre", value=np.zeros(4))
+    seen = p.dataset("seen", value={"turns": 0})
+
+    def pull(rows, centre):
+        time.sleep(0.001)
+        return np.tanh(rows - centre).sum(axis=0)
+
+    def step(centre, total):
+        return centre + total / 1e6
+
+    def note(seen, centre):
+        seen["turns"] += 1
+        return seen
+
+    with p.loop(turns):
+        local = p.broadcast(centre, like=x)
+        p.update(centre, step, p.reduce("sum", p.map(pull, x, local)))
+        p.update(seen, note, centre)
+    result = p.run()
+    assert result[seen] == {"turns": turns}
+    return digest(result[centre])
+
+
+def kmeans(turns):
+    x = np.random.default_rng(1).normal(size=(2_000_000, 20))
+    fit = br.ml.KMeans(n_clusters=30, max_iter=turns, tol=0, n_init=1, random_state=3).fit(x)
+    return digest(fit.cluster_centers_)
+
+
+if __name__ == "__main__":
+    name, turns = sys.argv[1], float(sys.argv[2])
+    run = {"flights": flights, "program": program, "kmeans": kmeans}[name]
+    print("ends", run(int(TURNS[name] * turns)))
