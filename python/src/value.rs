@@ -89,6 +89,16 @@ impl PyValue {
         }
     }
 
+    /// Why it could not be made again of its encoding.
+    fn check_kept(&self) -> Result<(), String> {
+        match self.views() {
+            // Arrays can.
+            Some(_) => Ok(()),
+            None if !self.is_set() => Ok(()),
+            None => self.apart().map(drop),
+        }
+    }
+
     fn why_lost(&self) -> Option<&str> {
         self.0.as_ref()?.lost.as_deref()
     }
@@ -208,6 +218,11 @@ impl Payload for PyValue {
             }
             Err(why) => put_lost(&why, out),
         }
+    }
+    fn encode_kept(&self, out: &mut Vec<u8>) -> Result<(), String> {
+        self.check_kept()?;
+        self.encode(out);
+        Ok(())
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         let mut value = PyValue::default();
@@ -337,6 +352,12 @@ impl Payload for PyBlocks {
         if rows.is_none() {
             self.values.all.encode(out);
         }
+    }
+    fn encode_kept(&self, out: &mut Vec<u8>) -> Result<(), String> {
+        self.whole.check_kept()?;
+        self.values.iter().try_for_each(PyValue::check_kept)?;
+        self.encode(out);
+        Ok(())
     }
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         let mut blocks = PyBlocks::default();

@@ -56,6 +56,10 @@ impl Drop for CtrlC {
 }
 
 impl Caller for CtrlC {
+    fn told(&mut self, line: &str) {
+        tracing::warn!("{line}");
+    }
+
     fn check(&mut self) -> Result<(), Interrupted> {
         match self.0 {
             Some(state) if state.pressed.load(Ordering::SeqCst) => Err(Interrupted),

@@ -59,7 +59,7 @@ impl Outcome {
         Outcome { left }
     }
 
-    fn plan(&self) -> &Plan {
+    pub(crate) fn plan(&self) -> &Plan {
         match &self.left {
             Left::Here(job) => job.plan(),
             Left::Fetched { plan, .. } => plan,

@@ -357,7 +357,10 @@ impl RunOptions {
             None => pool.run(&job, caller),
         };
         let kept = coordinating.map(|it| it.end());
-        ran?;
+        if let Err(failure) = ran {
+            kept.into_iter().for_each(|kept| kept.tell(caller));
+            return Err(failure.into());
+        }
         // What it has left is its caller's from now on.
         drop((in_job, share));
         if let Some(times) = &self.task_times {

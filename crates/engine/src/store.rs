@@ -26,9 +26,9 @@ pub(crate) fn sources(plan: &Plan) -> Option<Vec<SourceMark>> {
 }
 
 use crate::Outcome;
-use brambling_program::{CutStates, Plan};
+use brambling_program::{CutStates, DatasetId, Plan};
 use brambling_protocol::kept::{CutManifest, SourceMark};
-use brambling_storage::{DirectoryStore, ObjectKey, ObjectStore, StoreError};
+use brambling_storage::{DirectoryStore, ObjectKey, ObjectStore, StoreError, StoreTrouble};
 use parts::SnapshotWriter;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -118,6 +118,22 @@ impl JobStore {
         unnamed.try_for_each(|it| self.store.delete(it))
     }
 
+    /// A partition's value cannot be made again of anything that could be kept.
+    pub(crate) fn unkept(
+        &self,
+        plan: &Plan,
+        (dataset, index): (DatasetId, u32),
+        why: &str,
+    ) -> StoreError {
+        let name = &plan.program.spec().datasets[dataset.index()].name;
+        let doing = format!("saving partition {index} of `{name}`");
+        StoreError {
+            store: self.store.name().to_owned(),
+            doing,
+            trouble: StoreTrouble::Other(why.to_owned()),
+        }
+    }
+
     /// Keeps the results of a job that has ended, instead of its snapshots.
     pub(crate) fn keep_results(
         &mut self,
@@ -128,7 +144,15 @@ impl JobStore {
         let mut writer = self.parts(cut);
         for dataset in outcome.kept() {
             for index in 0..outcome.partitions(dataset) {
-                writer.value(dataset, index, outcome.value(dataset, index))?;
+                let value = outcome.value(dataset, index);
+                if !value.payload_type().is_interpreted() {
+                    writer.value(dataset, index, value)?;
+                    continue;
+                }
+                let mut bytes = Vec::new();
+                let kept = value.encode_kept(&mut bytes);
+                kept.map_err(|why| self.unkept(outcome.plan(), (dataset, index), &why))?;
+                writer.encoded(dataset, index, &bytes)?;
             }
         }
         let results = stored::results_of(outcome);

@@ -374,6 +374,34 @@ fn of_a_damaged_snapshot_the_one_before_is_used() {
 }
 
 #[test]
+fn what_is_missing_or_short_is_passed_over() {
+    let store = tempfile::tempdir().unwrap();
+    let asked = Asked::new(store.path(), false);
+    killed_after(&asked, 3);
+    let all = manifests(store.path());
+    let newest = all.last().unwrap();
+    let number = newest.file_name().unwrap().to_str().unwrap();
+    let number = format!("{}-", number.parse::<u64>().unwrap());
+    let parts = newest.parent().unwrap().parent().unwrap().join("parts");
+    for entry in std::fs::read_dir(parts).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with(&number)
+        {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let ended = asked.run();
+    assert_eq!(ended.bits, undisturbed(&asked).bits);
+    assert!(ended.first > 0, "{ended:?}");
+    assert!(ended.told[0].contains("it is not there"), "{ended:?}");
+}
+
+#[test]
 fn a_second_live_process_has_a_place_of_its_own() {
     let store = tempfile::tempdir().unwrap();
     let asked = Asked::new(store.path(), false);

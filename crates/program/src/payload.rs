@@ -54,6 +54,14 @@ pub trait Payload: Default + Clone + Send + Sync + 'static {
     }
     /// Appends the value's encoding.
     fn encode(&self, out: &mut Vec<u8>);
+    /// The same for a value that is kept: one that could not be made again of its encoding is refused.
+    ///
+    /// # Errors
+    /// Why it cannot be kept.
+    fn encode_kept(&self, out: &mut Vec<u8>) -> Result<(), String> {
+        self.encode(out);
+        Ok(())
+    }
     /// Reads a value from the front of `input` and advances it.
     ///
     /// # Errors

@@ -235,6 +235,16 @@ impl Value {
         unsafe { (self.table.encode)(self.pointer, out) }
     }
 
+    /// As [`Payload::encode_kept`].
+    ///
+    /// # Errors
+    /// Why the payload cannot be kept.
+    pub fn encode_kept(&self, out: &mut Vec<u8>) -> Result<(), String> {
+        self.table.handle("a value is encoded");
+        // SAFETY: the pointer is to a value of the table's type.
+        unsafe { (self.table.encode_kept)(self.pointer, out) }
+    }
+
     /// Appends the payload's encoding but for its last bytes, and gives those where they lie.
     pub fn encode_head(&self, out: &mut Vec<u8>) -> &[u8] {
         self.table.handle("a value is encoded");

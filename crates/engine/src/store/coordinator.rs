@@ -6,9 +6,11 @@ use super::stored::Kept;
 use super::{JobStore, marks};
 use brambling_controller::snapshots::{SnapshotEffect, SnapshotEvery, SnapshotNotice, Snapshots};
 use brambling_memory::held;
-use brambling_program::{Cut, CutStates, DatasetId, GroupState, LoopId, Plan, StageKind, Turn};
+use brambling_program::{
+    Cut, CutStates, DatasetId, GroupId, GroupState, LoopId, Plan, StageKind, Turn,
+};
 use brambling_protocol::kept::{CutManifest, SourceMark, StoredPart};
-use brambling_storage::StoreError;
+use brambling_storage::{StoreError, StoreTrouble};
 use brambling_worker::executor::{Capture, CapturedValue, CutKeeper, CutQuestion, CutRequest, Job};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +21,9 @@ use std::time::{Duration, Instant};
 
 /// How often it looks at the time.
 const TICK: Duration = Duration::from_millis(10);
+
+/// What is told of a cut at which shards stood at different turns.
+const DEFECT: &str = "a snapshot was not taken: shards stood at different turns of one cut; this is a defect, please report it";
 
 /// A snapshot that exists.
 #[derive(Clone)]
@@ -53,7 +58,7 @@ struct Works {
     is_over: Arc<AtomicBool>,
     lines: Arc<Mutex<Vec<String>>>,
     /// The last trouble of the store that was told.
-    trouble: Option<String>,
+    trouble: Option<StoreTrouble>,
 }
 
 impl Coordinator {
@@ -201,7 +206,7 @@ impl Works {
             Ok(()) => {
                 let is_one_place = self.machine.on_saved(now, cut, shard, state);
                 if !is_one_place {
-                    self.tell("shards of a group stood at different places at a cut: this is a defect, please report it".into());
+                    self.tell(DEFECT.into());
                 }
             }
             Err(error) => self.failed(cut, &error),
@@ -214,19 +219,22 @@ impl Works {
             let index = capture.shard.index;
             match value {
                 CapturedValue::Shared(value) => writer.value(*dataset, index, value)?,
-                CapturedValue::Encoded(bytes) => writer.encoded(*dataset, index, bytes)?,
+                CapturedValue::Encoded(Ok(bytes)) => writer.encoded(*dataset, index, bytes)?,
+                CapturedValue::Encoded(Err(why)) => {
+                    return Err(self.store.unkept(&self.plan, (*dataset, index), why));
+                }
             }
         }
         Ok(())
     }
 
     fn failed(&mut self, cut: u64, error: &StoreError) {
-        let text = error.to_string();
-        if self.trouble.as_ref() != Some(&text) {
+        // The same trouble is told once, with whatever object it began.
+        if self.trouble.as_ref() != Some(&error.trouble) {
             self.tell(format!(
-                "no snapshot was taken, and the job goes on: {text}"
+                "no snapshot was taken, and the job goes on: {error}"
             ));
-            self.trouble = Some(text);
+            self.trouble = Some(error.trouble.clone());
         }
         self.machine.on_failed(self.begun.elapsed(), cut);
     }
@@ -274,11 +282,14 @@ impl Works {
         let Some(sources) = self.sources.clone() else {
             return;
         };
+        let Some((at, turns)) = self.place(&states) else {
+            self.tell(DEFECT.into());
+            return self.machine.on_failed(self.begun.elapsed(), cut);
+        };
         let writer = self.writer.take();
         let written = writer.map_or(Ok((Vec::new(), Vec::new())), SnapshotWriter::finish);
         let committed = written.and_then(|(objects, parts)| {
             let (objects, parts) = self.with_base(objects, parts);
-            let (at, turns) = self.place(&states.groups);
             let manifest = CutManifest {
                 program: self.store.program,
                 name: self.store.name.clone(),
@@ -306,13 +317,21 @@ impl Works {
         }
     }
 
-    /// The loop of a cut, and the turns done of it. A shard of it stands where a turn ends: that turn is done as well.
-    fn place(&self, states: &[GroupState]) -> (LoopId, Turn) {
+    /// The loop of a cut, and the turns done of it. A shard of it stands where a turn ends: that turn is done as well. None where groups that exchange
+    /// something there stand at different turns, which none do.
+    fn place(&self, states: &CutStates) -> Option<(LoopId, Turn)> {
         let of = |(group, state): (u32, &GroupState)| {
-            self.plan.turn_of(brambling_program::GroupId(group), state)
+            let group = GroupId(group);
+            Some((group, self.plan.turn_of(group, state)?))
         };
-        let at = (0..).zip(states).filter_map(of).max();
-        at.map_or((0, 0), |(outermost, done)| (outermost, done + 1))
+        let standing: Vec<_> = (0..).zip(&states.groups).filter_map(of).collect();
+        let (outermost, done) = standing.iter().map(|(_, at)| *at).max()?;
+        let free = &self.plan.cut_plan().loops[outermost as usize].free;
+        let mut tied = standing.iter().filter(|(group, _)| !free.contains(group));
+        let at = tied.clone().map(|(_, at)| *at).next();
+        let at = at.unwrap_or((outermost, done));
+        let is_one = tied.all(|(_, its)| *its == at);
+        is_one.then_some((at.0, at.1 + 1))
     }
 
     /// What was not written since the base is where it was.

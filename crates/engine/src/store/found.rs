@@ -3,7 +3,7 @@
 use super::{JobStore, manifest_key, marks};
 use brambling_program::{Cut, DatasetId, Decoder, LoopId, Plan, Turn, Value};
 use brambling_protocol::kept::{CutManifest, KeptResults, SourceMark, checksum};
-use brambling_storage::{ObjectStore, StoreError};
+use brambling_storage::{ObjectStore, StoreError, StoreTrouble};
 use brambling_worker::executor::Restored;
 use std::collections::BTreeMap;
 
@@ -102,7 +102,11 @@ impl JobStore {
         for part in &manifest.parts {
             let object = &manifest.objects[part.object as usize];
             let range = part.start..part.start + part.bytes;
-            let bytes = self.store.read(&super::key(object), Some(range))?;
+            let bytes = match self.store.read(&super::key(object), Some(range)) {
+                Ok(bytes) => bytes,
+                Err(error) if is_of_the_object(&error) => return Ok(Err(error.to_string())),
+                Err(error) => return Err(error),
+            };
             let spec = &plan.program.spec().datasets[part.dataset.index()];
             let damaged = || {
                 format!(
@@ -123,6 +127,14 @@ impl JobStore {
         }
         Ok(Ok(values))
     }
+}
+
+/// Whether an error says something of an object, and not of its store: another object may do.
+fn is_of_the_object(error: &StoreError) -> bool {
+    matches!(
+        error.trouble,
+        StoreTrouble::Absent | StoreTrouble::Damaged(_)
+    )
 }
 
 /// The first dataset that is not what it was.

@@ -49,6 +49,7 @@ struct Taken {
     /// The process: one that was forked has neither the place nor the lock.
     process: u32,
     store: DirectoryStore,
+    command: ObjectKey,
     place: ObjectKey,
     _lock: StoreLock,
 }
@@ -132,6 +133,7 @@ pub(super) fn take(
         held::lock(&TAKEN).push(Taken {
             process: std::process::id(),
             store: all.clone(),
+            command: command(),
             place,
             _lock: lock,
         });
@@ -167,17 +169,44 @@ pub(super) fn run_name() -> String {
     format!("{:x}-{:x}", now.as_nanos(), std::process::id())
 }
 
-/// Takes away what this process has stored, in whatever store: its script has ended well, and nobody starts it again to go on.
+/// Takes away what this process's command has stored, in whatever store: its script has ended well, and nobody starts it again to go on. What
+/// other live processes of the same command have stays.
 ///
 /// # Errors
 /// What may be there still.
 pub fn clear_stored() -> Result<(), StoreError> {
     let taken = std::mem::take(&mut *held::lock(&TAKEN));
     let own = std::process::id();
-    for taken in taken.iter().filter(|taken| taken.process == own) {
-        taken.store.clear(&taken.place)?;
-        taken.store.delete(&lock_of(&taken.place))?;
-        taken.store.clear_empty(&command())?;
+    let own: Vec<Taken> = taken.into_iter().filter(|it| it.process == own).collect();
+    let mut commands: Vec<(DirectoryStore, ObjectKey)> = Vec::new();
+    for Taken {
+        store,
+        command,
+        place,
+        ..
+    } in own
+    {
+        store.clear(&place)?;
+        store.delete(&lock_of(&place))?;
+        let is_known = |(_, known): &(_, ObjectKey)| *known == command;
+        if !commands.iter().any(is_known) {
+            commands.push((store, command));
+        }
+    }
+    // What earlier processes have left: of a program that has changed since, for one.
+    for (store, command) in commands {
+        for left in store.list(&command)? {
+            let place = left.as_str().strip_suffix(".lock");
+            let Some(place) = place.and_then(ObjectKey::new) else {
+                continue;
+            };
+            if let Some(lock) = store.lock(&left)? {
+                store.clear(&place)?;
+                store.delete(&left)?;
+                drop(lock);
+            }
+        }
+        store.clear_empty(&command)?;
     }
     Ok(())
 }

@@ -150,11 +150,15 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// Says what is left to say of a job that has failed. Its snapshots stay.
+    pub(crate) fn tell(self, caller: &mut dyn Caller) {
+        self.told.iter().for_each(|line| caller.told(line));
+    }
+
     /// Keeps the results of a job that has ended well.
     pub(crate) fn keep(mut self, outcome: &mut Outcome, caller: &mut dyn Caller) {
-        for line in &self.told {
-            caller.told(line);
-        }
+        let told = std::mem::take(&mut self.told);
+        told.iter().for_each(|line| caller.told(line));
         let sources = self.sources.take().unwrap_or_else(|| outcome.sources());
         if let Err(error) = self.store.keep_results(outcome, sources) {
             let name = &self.store.name;

@@ -29,6 +29,7 @@ pub struct PayloadType {
     pub(super) heap_bytes: unsafe fn(*const u8) -> usize,
     pub(super) spilled_bytes: unsafe fn(*const u8) -> u64,
     pub(super) encode: unsafe fn(*const u8, &mut Vec<u8>),
+    pub(super) encode_kept: unsafe fn(*const u8, &mut Vec<u8>) -> Result<(), String>,
     pub(super) encode_head: unsafe fn(*const u8, &mut Vec<u8>) -> *const [u8],
     pub(super) receive: unsafe fn(*mut u8, &[u8], usize) -> Option<*mut [u8]>,
     pub(super) let_go: unsafe fn(*mut u8) -> bool,
@@ -86,6 +87,8 @@ impl<T: Payload> Table for T {
         spilled_bytes: |p| unsafe { &*p.cast::<T>() }.spilled_bytes(),
         // SAFETY: see above.
         encode: |p, out| unsafe { &*p.cast::<T>() }.encode(out),
+        // SAFETY: see above.
+        encode_kept: |p, out| unsafe { &*p.cast::<T>() }.encode_kept(out),
         // SAFETY: see above.
         encode_head: |p, out| unsafe { &*p.cast::<T>() }.encode_head(out),
         receive: |p, head, max| {

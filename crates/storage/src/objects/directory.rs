@@ -36,6 +36,10 @@ impl DirectoryStore {
     pub fn open(root: &Path) -> Result<DirectoryStore, StoreError> {
         let name = root.display().to_string();
         let failed = |error: io::Error| StoreError::of(&name, "opening it".into(), &error);
+        if root.exists() && !root.is_dir() {
+            let trouble = StoreTrouble::Other("it is a file; give a directory".into());
+            return Err(StoreError::new(&name, "opening it".into(), trouble));
+        }
         std::fs::create_dir_all(root).map_err(failed)?;
         // Relative names mean the directory that is current now.
         let root = std::fs::canonicalize(root).map_err(failed)?;

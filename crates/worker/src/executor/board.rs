@@ -36,6 +36,8 @@ struct Apart {
     turns: AtomicU64,
     /// The turn before a cut, plus one; 0 for none. On this line: whoever asks for an outcome has it.
     cut: AtomicU64,
+    /// Which cut that is.
+    cut_id: AtomicU64,
 }
 
 /// Bits of waiting shards that all boards of a job may take together: 8 MiB.
@@ -164,16 +166,18 @@ impl Board {
         }
     }
 
-    /// There is a cut after this turn, whose outcome is given next.
-    pub(crate) fn mark_cut(&self, turn: Turn) {
-        // Relaxed: the count that is published next releases it.
+    /// A cut is after this turn, whose outcome is given next.
+    pub(crate) fn mark_cut(&self, id: u64, turn: Turn) {
+        // Relaxed: the count that is published next releases them.
+        self.published.cut_id.store(id, Ordering::Relaxed);
         self.published.cut.store(turn + 1, Ordering::Relaxed);
     }
 
-    /// Whether there is a cut after a turn, whose outcome the caller has.
-    pub(crate) fn is_cut_after(&self, turn: Turn) -> bool {
+    /// The cut after a turn whose outcome the caller has, if there is one: it may have become void since.
+    pub(crate) fn cut_after(&self, turn: Turn) -> Option<u64> {
         // Relaxed: the caller has acquired the count.
-        self.published.cut.load(Ordering::Relaxed) == turn + 1
+        let is_here = self.published.cut.load(Ordering::Relaxed) == turn + 1;
+        is_here.then(|| self.published.cut_id.load(Ordering::Relaxed))
     }
 
     /// The first outcome, if it has been given.

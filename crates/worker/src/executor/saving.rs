@@ -87,8 +87,8 @@ pub struct Capture {
 pub enum CapturedValue {
     /// A handle.
     Shared(Value),
-    /// Its encoding.
-    Encoded(Vec<u8>),
+    /// Its encoding, or why it has none that it could be made of again.
+    Encoded(Result<Vec<u8>, String>),
 }
 
 /// Keeps a shard where it is.
@@ -131,7 +131,12 @@ pub(super) struct Saving {
     question: Mutex<CutQuestion>,
     /// The signal whose next outcome names the turn, plus one; 0 for none.
     names_turn: AtomicU32,
+    /// The cut that shards were last asked to save at; [`NO_CUT`] when it is void.
+    open: AtomicU64,
 }
+
+/// The number of no cut.
+const NO_CUT: u64 = u64::MAX;
 
 /// On a line of its own: every slice reads it.
 #[repr(align(128))]
@@ -144,7 +149,14 @@ impl Saving {
             asked: Asked(AtomicU64::new(0)),
             question: Mutex::new(CutQuestion::Forget),
             names_turn: AtomicU32::new(0),
+            open: AtomicU64::new(NO_CUT),
         }
+    }
+
+    /// Whether shards are still to save at a cut.
+    pub(super) fn is_open(&self, cut: u64) -> bool {
+        let is_open = cut != NO_CUT && self.open.load(Ordering::Acquire) == cut;
+        is_open || mutants::is_on("void-cuts-keep-their-mark")
     }
 
     /// Whether a shard has to look.
@@ -164,7 +176,7 @@ impl Saving {
                 .compare_exchange(its, 0, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
         {
-            board.mark_cut(at.turn);
+            board.mark_cut(self.open.load(Ordering::Acquire), at.turn);
         }
     }
 
@@ -232,7 +244,7 @@ impl Saving {
         let shard = body.shard.id();
         let group = &job.plan.groups[shard.group.index()];
         let datasets = &group.datasets;
-        let mut encoded: Vec<Option<Vec<u8>>> = vec![None; cells.len()];
+        let mut encoded: Vec<Option<Result<Vec<u8>, String>>> = vec![None; cells.len()];
         let is_interpreted =
             |cell: &u32| body.cells[*cell as usize].payload_type().is_interpreted();
         if cells.iter().any(is_interpreted) {
@@ -242,8 +254,8 @@ impl Saving {
                     let value = &of[*cell as usize];
                     if value.payload_type().is_interpreted() {
                         let mut bytes = Vec::new();
-                        value.encode(&mut bytes);
-                        *encoded = Some(bytes);
+                        let kept = value.encode_kept(&mut bytes);
+                        *encoded = Some(kept.map(|()| bytes));
                     }
                 }
             });
@@ -306,6 +318,10 @@ impl Job {
             CutQuestion::Where | CutQuestion::Forget => None,
         };
         saving.names_turn.store(0, Ordering::Release);
+        if !matches!(question, CutQuestion::Where) {
+            let cut = request.as_ref().map_or(NO_CUT, |request| request.id);
+            saving.open.store(cut, Ordering::Release);
+        }
         {
             let mut asked = held::lock(&saving.question);
             *asked = question;

@@ -107,7 +107,12 @@ impl Surroundings for ShardView<'_, '_> {
 
     #[inline]
     fn is_cut_after(&mut self, signal: StageId, turn: Turn) -> bool {
-        self.job.saving.is_some() && self.job.board(signal).is_cut_after(turn)
+        let Some(saving) = &self.job.saving else {
+            return false;
+        };
+        // A mark of a cut that is void says nothing.
+        let marked = self.job.board(signal).cut_after(turn);
+        marked.is_some_and(|cut| saving.is_open(cut))
     }
 
     fn has_ended(&mut self, outermost: LoopId) -> bool {
