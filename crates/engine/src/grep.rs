@@ -263,7 +263,7 @@ fn search_here(
     let held_bytes = usize::try_from(held_bytes).map_or(HELD_BYTES, |it| it.min(HELD_BYTES));
     let ahead = UNITS_AHEAD * u64::from(lanes);
     let collector = Collector::new(telling.listing.files.len(), ahead, held_bytes);
-    let mut p = Program::new("grep");
+    let mut p = Program::new("grep").acting();
     let outlet = collector.clone();
     lane::search_to(
         &mut p,

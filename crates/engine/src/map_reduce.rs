@@ -224,7 +224,7 @@ pub fn map_reduce(
         (Some(output), true) => Some(begin(output, &steps.key())?),
         _ => None,
     };
-    let mut p = Program::new("map-reduce");
+    let mut p = Program::new("map-reduce").acting();
     let job = steps.build(&mut p, files, splits);
     let run = ProgramRun {
         options: &match (on.is_here, &settings.spill) {

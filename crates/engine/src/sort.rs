@@ -351,7 +351,7 @@ impl Sort {
 
 /// Runs a plan, and looks whether what was written is what was read.
 fn sort_by(plan: &SortPlan, run: ProgramRun<'_, '_>) -> Result<Sorted, SortError> {
-    let mut program = Program::new("sort");
+    let mut program = Program::new("sort").acting();
     let job = job::build(&mut program, plan);
     let mut outcome = run.run(program).map_err(SortError::of)?;
     let sum = |counts: &[SortCount]| {

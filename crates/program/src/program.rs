@@ -182,6 +182,8 @@ pub struct Program {
     pub(crate) hints: BTreeMap<DatasetId, PlacementHint>,
     /// How large what this process makes will be, where that was said.
     pub(crate) expected: BTreeMap<DatasetId, u64>,
+    /// It does what counts outside of its datasets.
+    pub(crate) acts: bool,
 }
 
 /// The type of a function that captures nothing.
@@ -225,7 +227,21 @@ impl Program {
             placement: Placement::default(),
             hints: BTreeMap::new(),
             expected: BTreeMap::new(),
+            acts: false,
         }
+    }
+
+    /// Says that the program does what counts outside of its datasets, such as writing files: its results are not all that it is run for. It is
+    /// never begun again by itself, and its results are not kept instead of running it.
+    #[must_use]
+    pub fn acting(mut self) -> Program {
+        self.acts = true;
+        self
+    }
+
+    /// Whether it does what counts outside of its datasets.
+    pub fn acts(&self) -> bool {
+        self.acts
     }
 
     /// Sets the seed of the program's random numbers.
