@@ -288,7 +288,7 @@ fn mutants_of_cuts_are_caught() {
     for name in [
         "cuts-count-one-more",
         "saves-early",
-        "saves-keep-addresses",
+        "writers-copy-nothing",
         "void-cuts-keep-their-mark",
     ] {
         let _on = on_every_thread(name);

@@ -273,9 +273,8 @@ impl Saving {
             );
             values.push((datasets[*cell as usize], captured));
         }
-        if !mutants::is_on("saves-keep-addresses") {
-            body.steps.find_anew();
-        }
+        // The payloads may lie elsewhere now.
+        body.steps.find_anew();
         let room = job.options.budget.reserve(Class::Resident, shared_bytes);
         let room = room.map_err(|_| {
             let is_held = Arc::new(AtomicBool::new(true));

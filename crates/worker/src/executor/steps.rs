@@ -11,6 +11,7 @@
 
 use super::job::Job;
 use brambling_exchange::in_process::{DestinationEnd, InProcess, SourceEnd};
+use brambling_memory::mutants;
 use brambling_program::{
     Action, Code, ExchangeId, Kernel, Runner, ShardId, StageId, StageKind, Task, Value,
 };
@@ -151,7 +152,7 @@ fn find(step: &mut Step, args: &mut [*mut u8], round: &mut u64, task: &Task, cel
     }
     for cell in &task.writes_cells {
         let cell = &mut cells[*cell as usize];
-        if cell.is_shared() {
+        if cell.is_shared() && !mutants::is_on("writers-copy-nothing") {
             // `make_unique` moves the value, for every task that uses the cell.
             cell.make_unique();
             *round += 1;
@@ -266,6 +267,22 @@ mod tests {
         assert_eq!(shard.args(0), [written[0], seen[1]]);
         assert_eq!(shard.args(1), written);
         assert_eq!(*handle, 1);
+    }
+
+    #[test]
+    fn a_value_that_was_shared_for_a_save_is_found_anew() {
+        let mut shard = Shard::new(&[(&[0], &[], false), (&[0], &[0], false)]);
+        let owned = shard.args(0);
+        let saved = shard.cells[0].share_any();
+        shard.steps.find_anew();
+        // Sharing has moved it; who writes copies it, and what was saved stays.
+        let shared = shard.args(0);
+        assert_eq!(shared, [saved.as_ptr()]);
+        assert_ne!(shared, owned);
+        let written = shard.args(1);
+        assert_ne!(written, shared);
+        assert_eq!(shard.args(0), written);
+        assert_eq!(saved.get::<u64>(), Some(&1));
     }
 
     #[test]
