@@ -92,6 +92,8 @@ pub enum SnapshotNotice {
 
 struct OpenCut {
     id: u64,
+    /// Whether it was ordered so many turns ahead.
+    is_ahead: bool,
     outermost: LoopId,
     since: Duration,
     /// By group.
@@ -128,6 +130,8 @@ pub struct Snapshots {
     phase: Phase,
     next_id: u64,
     margin: u64,
+    /// Outermost loops that have ended: somebody has left each of them, and others may not have.
+    ended: Vec<bool>,
     /// Turns done of the loop at the last snapshot.
     last: Option<(LoopId, Turn)>,
     told: Vec<SnapshotNotice>,
@@ -145,6 +149,7 @@ impl Snapshots {
             (cut, Some((outermost, turns)))
         });
         Snapshots {
+            ended: vec![false; plan.loops.len()],
             plan,
             every,
             phase: Phase::Idle(every.time()),
@@ -197,7 +202,9 @@ impl Snapshots {
             }
             Phase::Open(open) => {
                 let (since, outermost) = (open.since, open.outermost);
-                if now > since + self.every.time().max(PAUSE) {
+                let is_late = now > since + self.every.time().max(PAUSE);
+                // So many turns ahead it may well be open for long.
+                if is_late && self.every_turns().is_none() {
                     let stage = self.plan.loops[outermost as usize].first_stage.clone();
                     self.tell(SnapshotNotice::LongTurn(stage));
                 }
@@ -260,6 +267,10 @@ impl Snapshots {
         let Some((outermost, done)) = furthest else {
             return self.look(now, None);
         };
+        if self.ended[outermost as usize] {
+            self.phase = Phase::Idle(now + PAUSE);
+            return;
+        }
         let of = &self.plan.loops[outermost as usize];
         if of.is_crossed {
             let stage = of.first_stage.clone();
@@ -273,8 +284,14 @@ impl Snapshots {
             self.phase = Phase::Idle(now + self.every.time().max(LOOK));
             return;
         }
-        if of.free.len() == of.takers.len() && self.every_turns().is_none() {
-            return self.order(now, outermost, CutTurn::Next);
+        if of.free.len() == of.takers.len() {
+            let last = self.last.filter(|(of, _)| *of == outermost);
+            let due = last.map_or(0, |(_, turns)| turns);
+            let due = due.saturating_add(self.every_turns().unwrap_or(0));
+            return match furthest.is_some_and(|(_, done)| done + 1 >= due) {
+                true => self.order(now, outermost, CutTurn::Next),
+                false => self.look(now, None),
+            };
         }
         let (turns, before) = (of.turns, first.filter(|(of, _)| *of == outermost));
         let last = self.last.filter(|(of, _)| *of == outermost);
@@ -282,7 +299,9 @@ impl Snapshots {
         let Some(turns) = turns else {
             // Whoever gives the signal knows the turn.
             return match self.every {
-                SnapshotEvery::Turns(each) if done + 1 < last + each => self.look(now, furthest),
+                SnapshotEvery::Turns(each) if done + 1 < last.saturating_add(each) => {
+                    self.look(now, furthest)
+                }
                 _ => self.order(now, outermost, CutTurn::Signalled),
             };
         };
@@ -293,7 +312,10 @@ impl Snapshots {
         let mut after = done + ahead.max(self.margin + 1);
         if let SnapshotEvery::Turns(each) = self.every {
             let each = each.max(1);
-            after = after.max(last + each).div_ceil(each) * each;
+            after = after
+                .max(last.saturating_add(each))
+                .div_ceil(each)
+                .saturating_mul(each);
         }
         match after < turns {
             true => self.order(now, outermost, CutTurn::After(after)),
@@ -309,6 +331,7 @@ impl Snapshots {
         let free = self.plan.loops[outermost as usize].free.clone();
         self.phase = Phase::Open(OpenCut {
             id,
+            is_ahead: matches!(turn, CutTurn::After(_)),
             outermost,
             since,
             own: BTreeMap::new(),
@@ -329,10 +352,23 @@ impl Snapshots {
 
     /// A shard has been told of a cut.
     pub fn on_answer(&mut self, now: Duration, cut: u64, answer: CutAnswer) {
-        if self.open() == Some(cut) && answer == CutAnswer::Past {
-            self.margin = (self.margin * 2).min(MARGIN_MAX);
-            self.void(now, cut);
+        let Phase::Open(open) = &self.phase else {
+            return;
+        };
+        if open.id == cut && answer == CutAnswer::Past {
+            // Where the loop has ended, no turn of it is far enough ahead.
+            if open.is_ahead && !self.ended[open.outermost as usize] {
+                self.margin = (self.margin * 2).min(MARGIN_MAX);
+            }
+            self.void(now + self.pause(), cut);
         }
+    }
+
+    /// Between a cut that came to nothing and the next: the more of them, the longer.
+    fn pause(&self) -> Duration {
+        let margin = u32::try_from(self.margin).unwrap_or(u32::MAX);
+        LOOK.saturating_mul(margin)
+            .min(self.every.time().max(PAUSE))
     }
 
     /// The cut comes to nothing, and another is ordered at once, or at a time.
@@ -384,6 +420,7 @@ impl Snapshots {
             return;
         };
         self.last = Some(at);
+        self.margin = (self.margin / 2).max(1);
         let stretched = cost.div_f64(SHARE_MAX);
         self.phase = Phase::Idle((since + self.every.time().max(stretched)).max(now));
     }
@@ -403,6 +440,7 @@ impl Snapshots {
 
     /// An outermost loop has ended. A cut that its signal was to name, and never named, is void.
     pub fn on_loop_ended(&mut self, now: Duration, outermost: LoopId) {
+        self.ended[outermost as usize] = true;
         let Phase::Open(open) = &self.phase else {
             return;
         };

@@ -75,11 +75,71 @@ fn a_cut_is_ordered_twice_as_far_ahead_as_the_fastest_runs() {
     machine.on_answer(ms(10_200), cut, CutAnswer::Past);
     let void = [SnapshotEffect::Forget, SnapshotEffect::Discard(1)];
     assert_eq!(machine.take_effects(), void);
-    let (cut, turn) = order(&mut machine, ms(10_200), [140, 150]);
+    let (cut, turn) = order(&mut machine, ms(10_300), [140, 150]);
     assert_eq!((cut, turn), (2, CutTurn::After(191)));
     // What is said of an older cut changes nothing.
-    machine.on_answer(ms(10_400), 1, CutAnswer::Past);
+    machine.on_answer(ms(10_500), 1, CutAnswer::Past);
     assert_eq!(machine.open(), Some(2));
+}
+
+#[test]
+fn a_loop_that_somebody_has_left_gets_no_cuts_and_spoils_none() {
+    let mut plan = plan(Some(1_000));
+    plan.loops.push(OutermostLoop {
+        first_stage: "polish".into(),
+        ..plan.loops[0].clone()
+    });
+    let mut machine = Snapshots::new(plan, SnapshotEvery::Time(EVERY), None);
+    let (cut, _) = order(&mut machine, EVERY, [900, 901]);
+    machine.on_loop_ended(ms(10_200), 0);
+    machine.on_answer(ms(10_200), cut, CutAnswer::Past);
+    machine.take_effects();
+    let mut orders = 0;
+    for at in (10_260..15_000).step_by(10) {
+        machine.on_tick(ms(at));
+        machine.on_stands(shard(0, 0), Some((0, 950)));
+        let effects = machine.take_effects();
+        orders += effects
+            .iter()
+            .filter(|it| matches!(it, SnapshotEffect::Order { .. }))
+            .count();
+    }
+    assert_eq!(orders, 0);
+    // The next loop is saved, and not further ahead for that.
+    let mut ahead = None;
+    for at in (15_000..17_000).step_by(10) {
+        machine.on_tick(ms(at));
+        machine.on_stands(shard(0, 0), Some((1, 10)));
+        for effect in machine.take_effects() {
+            if let SnapshotEffect::Order { turn, .. } = effect {
+                ahead.get_or_insert(turn);
+            }
+        }
+    }
+    assert_eq!(ahead, Some(CutTurn::After(12)));
+}
+
+#[test]
+fn free_loops_are_saved_after_turns_as_well() {
+    let mut plan = plan(Some(1_000));
+    plan.loops[0].free = plan.loops[0].takers.clone();
+    let mut machine = Snapshots::new(plan, SnapshotEvery::Turns(20), None);
+    let mut ordered = Vec::new();
+    for turns in 0..40u64 {
+        machine.on_tick(ms(60 * turns));
+        machine.on_stands(shard(0, 0), Some((0, turns)));
+        for effect in machine.take_effects() {
+            if let SnapshotEffect::Order { cut, turn, .. } = effect {
+                assert_eq!(turn, CutTurn::Next);
+                ordered.push(turns);
+                for it in shards() {
+                    machine.on_saved(ms(60 * turns), cut, it, state(turns));
+                }
+                machine.on_committed(ms(60 * turns), (0, turns + 1), Duration::ZERO);
+            }
+        }
+    }
+    assert_eq!(ordered, [20]);
 }
 
 #[test]
@@ -125,6 +185,7 @@ fn a_loop_that_ends_voids_a_cut_that_its_signal_did_not_name() {
         Some(&SnapshotEffect::Discard(cut))
     );
     // One that was named is complete by and by, though the loop has ended.
+    let mut machine = Snapshots::new(plan(None), SnapshotEvery::Time(EVERY), None);
     let cut = begin(&mut machine, ms(20_200));
     machine.on_saved(ms(20_300), cut, shard(0, 0), state(9));
     machine.on_loop_ended(ms(20_300), 0);

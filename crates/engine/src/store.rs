@@ -27,7 +27,7 @@ pub(crate) fn sources(plan: &Plan) -> Option<Vec<SourceMark>> {
 
 use crate::Outcome;
 use brambling_program::{CutStates, DatasetId, Plan};
-use brambling_protocol::kept::{CutManifest, SourceMark};
+use brambling_protocol::kept::{CutManifest, KeptError, SourceMark};
 use brambling_storage::{DirectoryStore, ObjectKey, ObjectStore, StoreError, StoreTrouble};
 use parts::SnapshotWriter;
 use std::collections::BTreeSet;
@@ -96,11 +96,12 @@ impl JobStore {
         self.store.create(&manifest_key(cut), &manifest.encode())?;
         self.manifests.push(cut);
         let kept = self.manifests.len().saturating_sub(MANIFESTS);
-        let old: Vec<u64> = self.manifests.drain(..kept).collect();
-        for cut in old {
-            self.store.delete(&manifest_key(cut))?;
+        // It exists. What is not deleted now is deleted another time.
+        for cut in self.manifests.drain(..kept) {
+            let _ = self.store.delete(&manifest_key(cut));
         }
-        self.sweep()
+        let _ = self.sweep();
+        Ok(())
     }
 
     /// Deletes objects that no manifest names. Called while nothing is being written.
@@ -108,9 +109,12 @@ impl JobStore {
         let mut named = BTreeSet::new();
         for cut in &self.manifests {
             let bytes = self.store.read(&manifest_key(*cut), None)?;
-            // What cannot be read names nothing that could be used.
-            if let Ok(manifest) = CutManifest::decode(&bytes) {
-                named.extend(manifest.objects);
+            match CutManifest::decode(&bytes) {
+                Ok(manifest) => named.extend(manifest.objects),
+                // Its own Brambling can read it.
+                Err(KeptError::Newer { .. }) => return Ok(()),
+                // It names nothing that could be used.
+                Err(KeptError::Damaged | KeptError::OtherKind(_)) => {}
             }
         }
         let parts = self.store.list(&key("parts"))?;
@@ -141,7 +145,9 @@ impl JobStore {
         sources: Vec<SourceMark>,
     ) -> Result<(), StoreError> {
         let cut = self.last_cut() + 1;
-        let mut writer = self.parts(cut);
+        // Names of its own: a cut of that number may have been begun.
+        let prefix = format!("parts/end-{}", self.run);
+        let mut writer = SnapshotWriter::new(self.store.clone(), prefix);
         for dataset in outcome.kept() {
             for index in 0..outcome.partitions(dataset) {
                 let value = outcome.value(dataset, index);

@@ -35,9 +35,9 @@ pub trait Surroundings {
     fn has_ended(&mut self, outermost: LoopId) -> bool;
     /// Announces the end of an outermost loop to everybody. May be called again.
     fn announce(&mut self, outermost: LoopId);
-    /// Whether whoever gave a signal's outcome at this turn has put a cut before the next.
-    fn is_cut_after(&mut self, _signal: StageId, _turn: Turn) -> bool {
-        false
+    /// The cut that whoever gave a signal's outcome at this turn has put before the next, unless it is void.
+    fn cut_after(&mut self, _signal: StageId, _turn: Turn) -> Option<u64> {
+        None
     }
 }
 
@@ -270,7 +270,10 @@ impl Shard {
                 let Some(outcome) = around.outcome(signal, turn) else {
                     return Walked::Waits;
                 };
-                if outcome && around.is_cut_after(signal, turn) && !self.arm() {
+                if outcome
+                    && let Some(cut) = around.cut_after(signal, turn)
+                    && !self.arm(cut)
+                {
                     return Walked::AtUntoldCut;
                 }
                 self.at = if outcome { self.at + 1 } else { exit };

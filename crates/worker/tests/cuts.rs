@@ -29,12 +29,13 @@ impl Surroundings for Around {
         self.ended
     }
     fn announce(&mut self, _: LoopId) {}
-    fn is_cut_after(&mut self, _: StageId, turn: Turn) -> bool {
-        self.cut_after == Some(turn)
+    fn cut_after(&mut self, _: StageId, turn: Turn) -> Option<u64> {
+        (self.cut_after == Some(turn)).then_some(CUT)
     }
 }
 
 const GROUP: GroupId = GroupId(0);
+const CUT: u64 = 7;
 
 fn around() -> Around {
     Around {
@@ -97,7 +98,7 @@ fn counted_shard_saves_where_it_was_told() {
     for walked in [0, 2, 3] {
         let mut shard = shard(&plan);
         walk(&plan, &mut shard, &mut around, walked);
-        let answer = shard.tell_cut(code, site, CutTurn::After(4));
+        let answer = shard.tell_cut(code, CUT, site, CutTurn::After(4));
         assert_eq!(answer, CutAnswer::Will);
         let (ran, stopped) = walk(&plan, &mut shard, &mut around, 100);
         assert_eq!((ran.len(), stopped), (4 - walked, Next::Save));
@@ -116,7 +117,7 @@ fn counted_shard_saves_where_it_was_told() {
     for walked in [4, 7, 10] {
         let mut shard = shard(&plan);
         walk(&plan, &mut shard, &mut around, walked);
-        let answer = shard.tell_cut(code, site, CutTurn::After(4));
+        let answer = shard.tell_cut(code, CUT, site, CutTurn::After(4));
         assert_eq!(answer, CutAnswer::Past);
         let (ran, stopped) = walk(&plan, &mut shard, &mut around, 100);
         assert_eq!((ran.len(), stopped), (10 - walked, Next::Stalled));
@@ -141,7 +142,7 @@ fn a_cut_that_is_void_is_passed() {
     let code = &plan.codes[GROUP.index()];
     let (mut shard, mut around) = (shard(&plan), around());
     assert_eq!(
-        shard.tell_cut(code, code.cut_site(0), CutTurn::After(3)),
+        shard.tell_cut(code, CUT, code.cut_site(0), CutTurn::After(3)),
         CutAnswer::Will
     );
     walk(&plan, &mut shard, &mut around, 1);
@@ -157,7 +158,7 @@ fn a_free_shard_saves_where_it_is() {
     for walked in 0..10 {
         let (mut shard, mut around) = (shard(&plan), around());
         walk(&plan, &mut shard, &mut around, walked);
-        let answer = shard.tell_cut(code, code.cut_site(0), CutTurn::Next);
+        let answer = shard.tell_cut(code, CUT, code.cut_site(0), CutTurn::Next);
         assert_eq!(answer, CutAnswer::Will);
         let (ran, stopped) = walk(&plan, &mut shard, &mut around, 100);
         // At the end of the turn at hand; of the last one as well.
@@ -173,14 +174,14 @@ fn a_free_shard_saves_where_it_is() {
     // Behind the loop it waits for the loop's end, and saves there.
     let (mut shard, mut around) = (shard(&plan), around());
     walk(&plan, &mut shard, &mut around, 100);
-    let answer = shard.tell_cut(code, code.await_site(0), CutTurn::Next);
+    let answer = shard.tell_cut(code, CUT, code.await_site(0), CutTurn::Next);
     assert_eq!(answer, CutAnswer::Will);
     assert_eq!(shard.next(code, &mut around), Next::Save);
     shard.forget_cut(code);
     around.ended = true;
     // Then it has one more task, and has passed every cut of the loop.
     walk(&plan, &mut shard, &mut around, 1);
-    let answer = shard.tell_cut(code, code.await_site(0), CutTurn::Next);
+    let answer = shard.tell_cut(code, CUT, code.await_site(0), CutTurn::Next);
     assert_eq!(answer, CutAnswer::Past);
 }
 
@@ -191,6 +192,8 @@ fn an_outcome_names_the_turn() {
     let (mut shard, mut around) = (shard(&plan), around());
     walk(&plan, &mut shard, &mut around, 2);
     around.cut_after = Some(4);
+    // Of another cut it was told, which is void by now: that one is not meant.
+    shard.tell_cut(code, CUT - 1, code.cut_site(0), CutTurn::Signalled);
     // It comes to the outcome before it was told: it gives way, and is told when it is asked next.
     let mut yields = 0;
     let mut turns = 2;
@@ -202,7 +205,7 @@ fn an_outcome_names_the_turn() {
             }
             Next::Yield => {
                 yields += 1;
-                shard.tell_cut(code, code.cut_site(0), CutTurn::Signalled);
+                shard.tell_cut(code, CUT, code.cut_site(0), CutTurn::Signalled);
             }
             stopped => {
                 assert_eq!(stopped, Next::Save);

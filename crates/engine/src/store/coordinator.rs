@@ -51,6 +51,8 @@ struct Works {
     machine: Snapshots,
     base: Option<Base>,
     sources: Option<Vec<SourceMark>>,
+    /// The loop of the open cut.
+    outermost: LoopId,
     /// Of the open cut.
     writer: Option<SnapshotWriter>,
     spent: Duration,
@@ -85,6 +87,7 @@ impl Coordinator {
             plan: plan.clone(),
             base: base.map(|(base, _)| base),
             sources,
+            outermost: 0,
             writer: None,
             spent: Duration::ZERO,
             begun: Instant::now(),
@@ -163,9 +166,6 @@ impl Works {
 
     /// A loop whose end was announced had its cut before, if it had one: what was said of that is heard first.
     fn see_ends(&mut self, said: &Receiver<Said>, job: &Weak<Job>) {
-        if self.machine.open().is_none() {
-            return;
-        }
         let Some(job) = job.upgrade() else { return };
         let ended: Vec<LoopId> = (0..self.plan.loops)
             .filter(|it| job.has_ended(*it))
@@ -192,7 +192,8 @@ impl Works {
     }
 
     fn save(&mut self, cut: u64, capture: Capture) {
-        if self.machine.open() != Some(cut) {
+        // When the job is over, nobody waits for a snapshot of it.
+        if self.machine.open() != Some(cut) || self.is_over.load(Ordering::Acquire) {
             return;
         }
         let begun = Instant::now();
@@ -250,7 +251,7 @@ impl Works {
                 turn,
                 free,
             } => {
-                self.spent = Duration::ZERO;
+                (self.spent, self.outermost) = (Duration::ZERO, outermost);
                 job.ask(CutQuestion::Save(CutRequest {
                     id: cut,
                     outermost,
@@ -280,7 +281,8 @@ impl Works {
             self.sources = marks::sources(&self.plan, goes_on);
         }
         let Some(sources) = self.sources.clone() else {
-            return;
+            // The job is over, or a source failed when it was read once more.
+            return self.machine.on_failed(self.begun.elapsed(), cut);
         };
         let Some((at, turns)) = self.place(&states) else {
             self.tell(DEFECT.into());
@@ -317,21 +319,32 @@ impl Works {
         }
     }
 
-    /// The loop of a cut, and the turns done of it. A shard of it stands where a turn ends: that turn is done as well. None where groups that exchange
-    /// something there stand at different turns, which none do.
+    /// The loop of the cut, and the turns done of it, by those that have done the fewest. A shard of it stands where a turn ends: that turn is done as
+    /// well. None where groups that exchange something there stand at different turns, which none do.
     fn place(&self, states: &CutStates) -> Option<(LoopId, Turn)> {
-        let of = |(group, state): (u32, &GroupState)| {
-            let group = GroupId(group);
-            Some((group, self.plan.turn_of(group, state)?))
+        let outermost = self.outermost;
+        let done = |group: GroupId, state: &GroupState| match self.plan.turn_of(group, state) {
+            Some((of, done)) if of == outermost => Some(done + 1),
+            _ => None,
         };
-        let standing: Vec<_> = (0..).zip(&states.groups).filter_map(of).collect();
-        let (outermost, done) = standing.iter().map(|(_, at)| *at).max()?;
-        let free = &self.plan.cut_plan().loops[outermost as usize].free;
-        let mut tied = standing.iter().filter(|(group, _)| !free.contains(group));
-        let at = tied.clone().map(|(_, at)| *at).next();
-        let at = at.unwrap_or((outermost, done));
-        let is_one = tied.all(|(_, its)| *its == at);
-        is_one.then_some((at.0, at.1 + 1))
+        let cut_plan = self.plan.cut_plan();
+        let of = &cut_plan.loops[outermost as usize];
+        let is_tied = |group: &&GroupId| !of.free.contains(group);
+        let mut tied = of.takers.iter().filter(is_tied);
+        let mut tied = tied
+            .by_ref()
+            .map(|group| done(*group, &states.groups[group.index()]));
+        if let Some(first) = tied.next() {
+            return tied.all(|its| its == first).then_some((outermost, first?));
+        }
+        let groups = of.takers.iter();
+        let groups = groups.filter_map(|group| done(*group, &states.groups[group.index()]));
+        let shards = states.shards.iter();
+        let shards = shards.filter_map(|(shard, state)| done(shard.group, state));
+        let fewest = groups.chain(shards).min();
+        // All of them have left it.
+        let turns = fewest.or_else(|| self.plan.loop_turns(outermost));
+        Some((outermost, turns.unwrap_or(0)))
     }
 
     /// What was not written since the base is where it was.

@@ -2,6 +2,7 @@
 
 use brambling_program::{DatasetId, Encoder, Plan};
 use brambling_protocol::kept::SourceMark;
+use brambling_worker::executor::initial;
 use xxhash_rust::xxh3::Xxh3;
 
 const CHUNK_BYTES: usize = 1 << 20;
@@ -16,7 +17,8 @@ pub(super) fn sources(plan: &Plan, goes_on: impl Fn() -> bool) -> Option<Vec<Sou
             if !goes_on() {
                 return None;
             }
-            let value = plan.program.initial(dataset, index, count);
+            // A source that fails when it is read once more has no mark.
+            let value = initial(&plan.program, dataset, index, count).ok()?;
             let mut encoder = Encoder::default();
             while let Ok(Some(chunk)) = encoder.next(&value, CHUNK_BYTES) {
                 chunk

@@ -1,9 +1,10 @@
 //! Writes the parts of a snapshot: encodings of partitions, several to an object.
 
 use super::key;
+use brambling_memory::SpillError;
 use brambling_program::{DatasetId, Encoder, Value};
 use brambling_protocol::kept::{PartsEnd, PartsHead, StoredPart};
-use brambling_storage::{ObjectStore, ObjectWriter, StoreError};
+use brambling_storage::{ObjectStore, ObjectWriter, StoreError, StoreTrouble};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -48,9 +49,14 @@ impl SnapshotWriter {
         value: &Value,
     ) -> Result<(), StoreError> {
         let mut encoder = Encoder::default();
+        let name = self.store.name().to_owned();
         self.part(dataset, shard, |write| {
-            // Nothing is spilled of a partition.
-            while let Ok(Some(chunk)) = encoder.next(value, CHUNK_BYTES) {
+            let unread = |error: SpillError| StoreError {
+                store: name.clone(),
+                doing: format!("saving partition {shard} of {dataset}"),
+                trouble: StoreTrouble::Other(error.to_string()),
+            };
+            while let Some(chunk) = encoder.next(value, CHUNK_BYTES).map_err(unread)? {
                 chunk.parts().into_iter().try_for_each(&mut *write)?;
             }
             Ok(())

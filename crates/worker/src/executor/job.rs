@@ -209,6 +209,8 @@ pub struct Job {
     /// Bytes of pieces in slots, as the budget knows them. Mailboxes know theirs.
     pub(super) exchange_bytes: AtomicI64,
     pub(super) pending: AtomicUsize,
+    /// Shards that wait until what they saved is written.
+    pub(super) held: AtomicUsize,
     pub(super) caller: Mutex<Option<Thread>>,
     pub(super) started: OnceLock<Instant>,
     pub(super) wall_ns: AtomicUsize,

@@ -12,7 +12,7 @@ pub use restored::Restored;
 
 use super::board::Board;
 use super::job::{Job, LoadedShard};
-use brambling_memory::{Class, Reservation, held, mutants};
+use brambling_memory::{Class, Reservation, held};
 use brambling_program::{
     Code, CutAnswer, CutSite, CutStates, CutTurn, DatasetId, GroupId, GroupState, LoopId, Op,
     Position, ShardId, StageId, Value,
@@ -104,7 +104,7 @@ impl Drop for Hold {
         // Release: what was saved has been read.
         self.is_held.store(false, Ordering::Release);
         if let Some(job) = self.job.upgrade() {
-            job.pending.fetch_sub(1, Ordering::AcqRel);
+            job.held.fetch_sub(1, Ordering::AcqRel);
             job.post(self.number);
         }
     }
@@ -155,8 +155,7 @@ impl Saving {
 
     /// Whether shards are still to save at a cut.
     pub(super) fn is_open(&self, cut: u64) -> bool {
-        let is_open = cut != NO_CUT && self.open.load(Ordering::Acquire) == cut;
-        is_open || mutants::is_on("void-cuts-keep-their-mark")
+        cut != NO_CUT && self.open.load(Ordering::Acquire) == cut
     }
 
     /// Whether a shard has to look.
@@ -211,7 +210,7 @@ impl Saving {
             }
             CutQuestion::Save(request) => {
                 let (site, turn) = request.site(code, shard, body.shard.at());
-                let answer = body.shard.tell_cut(code, site, turn);
+                let answer = body.shard.tell_cut(code, request.id, site, turn);
                 self.keeper.answered(request.id, shard, answer);
                 body.heard.told = (answer == CutAnswer::Will).then(|| Arc::new(request));
             }
@@ -279,8 +278,8 @@ impl Saving {
         let room = room.map_err(|_| {
             let is_held = Arc::new(AtomicBool::new(true));
             body.heard.held = Some(is_held.clone());
-            // The watchdog is patient meanwhile.
-            job.pending.fetch_add(1, Ordering::AcqRel);
+            // Meanwhile the watchdog waits as long as that takes: a store may be slow.
+            job.held.fetch_add(1, Ordering::AcqRel);
             let job = job.weak();
             Hold {
                 is_held,

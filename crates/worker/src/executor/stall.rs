@@ -50,7 +50,8 @@ impl Watchdog {
         let mut idle = pool.iter().map(|it| it.idle.load(Ordering::Acquire));
         // Any of the three moves the start of the stall: a thread may be idle while its mail is
         // still on the way to it.
-        if has_mail || !idle.all(|is_idle| is_idle) || pulses != self.pulses {
+        let is_held = job.held.load(Ordering::Acquire) > 0;
+        if has_mail || is_held || !idle.all(|is_idle| is_idle) || pulses != self.pulses {
             self.pulses = pulses;
             self.looks = looks.collect();
             self.since = Instant::now();

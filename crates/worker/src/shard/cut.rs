@@ -11,6 +11,7 @@ use brambling_program::{Action, Code, CutAnswer, CutSite, CutTurn, GroupState, O
 /// A cut ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DueCut {
+    id: u64,
     site: CutSite,
     turn: CutTurn,
     /// Whether it comes at the end of this very turn, of a loop that a signal ends.
@@ -18,8 +19,8 @@ pub(super) struct DueCut {
 }
 
 impl Shard {
-    /// Tells the shard of a cut in the loop whose site this is. One at a time.
-    pub fn tell_cut(&mut self, code: &Code, site: CutSite, turn: CutTurn) -> CutAnswer {
+    /// Tells the shard of a cut, in the loop whose site this is. One at a time.
+    pub fn tell_cut(&mut self, code: &Code, id: u64, site: CutSite, turn: CutTurn) -> CutAnswer {
         self.forget_cut(code);
         // Behind its site a shard has gone on to what comes after the loop.
         if self.at > site.op() && !mutants::is_on("past-counts-as-will") {
@@ -41,6 +42,7 @@ impl Shard {
         }
         let is_armed = false;
         self.cut = Some(DueCut {
+            id,
             site,
             turn,
             is_armed,
@@ -85,11 +87,12 @@ impl Shard {
         self.counters[counter as usize] = Counter { done: 0, bound };
     }
 
-    /// The cut comes at the end of this turn. False where the shard has not been told of one here.
-    pub(super) fn arm(&mut self) -> bool {
+    /// The cut comes at the end of this turn. False where the shard has not been told of it.
+    pub(super) fn arm(&mut self, id: u64) -> bool {
         let at = self.at;
-        let is_it =
-            |cut: &&mut DueCut| matches!(cut.site, CutSite::Jump { test, .. } if test == at);
+        let is_it = |cut: &&mut DueCut| {
+            cut.id == id && matches!(cut.site, CutSite::Jump { test, .. } if test == at)
+        };
         let cut = self.cut.as_mut().filter(is_it);
         cut.map(|cut| cut.is_armed = true).is_some()
     }

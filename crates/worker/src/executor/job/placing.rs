@@ -121,6 +121,7 @@ impl Job {
             failure: Mutex::new(None),
             exchange_bytes: AtomicI64::new(0),
             pending: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             caller: Mutex::new(None),
             started: OnceLock::new(),
             wall_ns: AtomicUsize::new(0),

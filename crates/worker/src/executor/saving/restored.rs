@@ -4,7 +4,8 @@ use crate::executor::board::Board;
 use crate::executor::job::Job;
 use brambling_memory::held;
 use brambling_program::{
-    Cut, CutStates, DatasetId, GroupId, GroupState, Plan, ShardId, StageId, Turn, Value,
+    Code, Cut, CutStates, DatasetId, GroupId, GroupState, LoopId, Op, Plan, ShardId, StageId, Turn,
+    Value,
 };
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -70,6 +71,17 @@ impl Restored {
         held::lock(&self.values).remove(&(dataset, index))
     }
 
+    /// Whether whoever announces the end of a loop had done so: a shard that runs ahead of others may be behind the loop at a cut of it.
+    fn has_announced(&self, plan: &Plan, outermost: LoopId) -> bool {
+        let announces = |(group, code): (u32, &Code)| {
+            let is_it = |op: &Op| *op == Op::Announce(outermost);
+            let at = code.ops.iter().position(is_it)?;
+            let (group, index) = (GroupId(group), 0);
+            Some(self.states.of(ShardId { group, index }).at as usize > at)
+        };
+        (0..).zip(&plan.codes).find_map(announces).unwrap_or(false)
+    }
+
     /// What is over by then is known.
     pub(in crate::executor) fn fill_boards(
         &self,
@@ -87,7 +99,9 @@ impl Restored {
         }
         let ended = match self.cut {
             Cut::Start => 0,
-            Cut::LoopTop(outermost) => outermost as usize,
+            Cut::LoopTop(outermost) => {
+                outermost as usize + usize::from(self.has_announced(plan, outermost))
+            }
             Cut::End => ends.len(),
         };
         for end in &ends[..ended] {

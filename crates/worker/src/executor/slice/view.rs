@@ -106,13 +106,11 @@ impl Surroundings for ShardView<'_, '_> {
     }
 
     #[inline]
-    fn is_cut_after(&mut self, signal: StageId, turn: Turn) -> bool {
-        let Some(saving) = &self.job.saving else {
-            return false;
-        };
+    fn cut_after(&mut self, signal: StageId, turn: Turn) -> Option<u64> {
+        let saving = self.job.saving.as_ref()?;
         // A mark of a cut that is void says nothing.
         let marked = self.job.board(signal).cut_after(turn);
-        marked.is_some_and(|cut| saving.is_open(cut))
+        marked.filter(|cut| saving.is_open(*cut))
     }
 
     fn has_ended(&mut self, outermost: LoopId) -> bool {
