@@ -166,13 +166,6 @@ impl Snapshots {
         std::mem::take(&mut self.effects)
     }
 
-    /// Somebody wants a snapshot now.
-    pub fn want(&mut self) {
-        if let Phase::Idle(until) = &mut self.phase {
-            *until = Duration::ZERO;
-        }
-    }
-
     /// The open cut.
     pub fn open(&self) -> Option<u64> {
         match &self.phase {
@@ -257,6 +250,17 @@ impl Snapshots {
         }
     }
 
+    /// Why a loop has no cuts.
+    fn refusal(&self, outermost: LoopId) -> Option<SnapshotNotice> {
+        let of = &self.plan.loops[outermost as usize];
+        let stage = || of.first_stage.clone();
+        match (of.is_crossed, of.is_split) {
+            (true, _) => Some(SnapshotNotice::Crossed(stage())),
+            (_, true) => Some(SnapshotNotice::Split(stage())),
+            (false, false) => None,
+        }
+    }
+
     fn decide(
         &mut self,
         now: Duration,
@@ -271,31 +275,22 @@ impl Snapshots {
             self.phase = Phase::Idle(now + PAUSE);
             return;
         }
+        if let Some(notice) = self.refusal(outermost) {
+            self.tell(notice);
+            self.phase = Phase::Idle(now + self.every.time().max(LOOK));
+            return;
+        }
         let of = &self.plan.loops[outermost as usize];
-        if of.is_crossed {
-            let stage = of.first_stage.clone();
-            self.tell(SnapshotNotice::Crossed(stage));
-            self.phase = Phase::Idle(now + self.every.time().max(LOOK));
-            return;
-        }
-        if of.is_split {
-            let stage = of.first_stage.clone();
-            self.tell(SnapshotNotice::Split(stage));
-            self.phase = Phase::Idle(now + self.every.time().max(LOOK));
-            return;
-        }
+        let last = self.last.filter(|(of, _)| *of == outermost);
+        let last = last.map_or(0, |(_, turns)| turns);
         if of.free.len() == of.takers.len() {
-            let last = self.last.filter(|(of, _)| *of == outermost);
-            let due = last.map_or(0, |(_, turns)| turns);
-            let due = due.saturating_add(self.every_turns().unwrap_or(0));
-            return match furthest.is_some_and(|(_, done)| done + 1 >= due) {
+            let due = last.saturating_add(self.every_turns().unwrap_or(0));
+            return match done + 1 >= due {
                 true => self.order(now, outermost, CutTurn::Next),
                 false => self.look(now, None),
             };
         }
         let (turns, before) = (of.turns, first.filter(|(of, _)| *of == outermost));
-        let last = self.last.filter(|(of, _)| *of == outermost);
-        let last = last.map_or(0, |(_, turns)| turns);
         let Some(turns) = turns else {
             // Whoever gives the signal knows the turn.
             return match self.every {

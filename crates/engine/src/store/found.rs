@@ -5,7 +5,7 @@ use brambling_program::{Cut, DatasetId, Decoder, LoopId, Plan, Turn, Value};
 use brambling_protocol::kept::{CutManifest, KeptResults, SourceMark, checksum};
 use brambling_storage::{ObjectStore, StoreError, StoreTrouble};
 use brambling_worker::executor::Restored;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Partitions' values.
 type Values = BTreeMap<(DatasetId, u32), Value>;
@@ -137,9 +137,11 @@ fn is_of_the_object(error: &StoreError) -> bool {
     )
 }
 
-/// The first dataset that is not what it was.
+/// The first dataset that is not what it was, on either side.
 fn changed(now: &[SourceMark], then: &[SourceMark]) -> Option<DatasetId> {
-    let known: BTreeMap<DatasetId, u64> = then.iter().map(|it| (it.dataset, it.checksum)).collect();
-    let differs = |mark: &&SourceMark| known.get(&mark.dataset) != Some(&mark.checksum);
-    now.iter().find(differs).map(|mark| mark.dataset)
+    let marks = |of: &[SourceMark]| -> BTreeSet<(DatasetId, u64)> {
+        of.iter().map(|it| (it.dataset, it.checksum)).collect()
+    };
+    let (now, then) = (marks(now), marks(then));
+    now.symmetric_difference(&then).next().map(|mark| mark.0)
 }

@@ -231,15 +231,14 @@ impl Saving {
         job.plan.written_between(shard.group, base, &state)
     }
 
-    /// A shard saves. `alone` runs what may wait for an interpreter. Whether the shard has to wait.
+    /// A shard saves these cells. `alone` runs what may wait for an interpreter. Whether the shard has to wait.
     pub(super) fn save(
         &self,
         job: &Job,
         number: u32,
-        body: &mut LoadedShard,
+        (body, cells): (&mut LoadedShard, &[u32]),
         alone: impl FnOnce(&mut dyn FnMut()),
     ) -> bool {
-        let cells = self.cells(job, body);
         let shard = body.shard.id();
         let group = &job.plan.groups[shard.group.index()];
         let datasets = &group.datasets;

@@ -297,7 +297,8 @@ impl<'a, 's> Slice<'a, 's> {
         let saving = job.saving.as_ref().expect("nobody else tells of cuts");
         let is_interpreted =
             |cell: &u32| body.cells[*cell as usize].payload_type().is_interpreted();
-        if self.runner != Runner::Caller && saving.cells(job, body).iter().any(is_interpreted) {
+        let cells = saving.cells(job, body);
+        if self.runner != Runner::Caller && cells.iter().any(is_interpreted) {
             return Ran::End(End::Elsewhere(Runner::Caller));
         }
         let queue_lock = &self.thread_state.queue_lock;
@@ -307,7 +308,7 @@ impl<'a, 's> Slice<'a, 's> {
             encode();
             queue_lock.enter();
         };
-        match saving.save(job, self.number, body, alone) {
+        match saving.save(job, self.number, (body, &cells), alone) {
             true => Ran::End(End::Stalled),
             false => Ran::Other,
         }
