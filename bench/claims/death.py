@@ -7,6 +7,7 @@ The error names the worker and what it held, and the cluster runs another job af
 import json
 import os
 import re
+import signal
 import statistics
 import sys
 import tempfile
@@ -34,17 +35,15 @@ def seconds_to_the_error() -> float:
             died = time.monotonic()
             os.kill(victim, 9)
 
-        p = br.Program("long")
-        x = p.dataset("x", value=0, partitions=6)
-        with p.loop(1_000_000):
-            p.update(x, lambda x: time.sleep(0.001) or x + 1)
+        # It is a member of the job, and does nothing.
+        os.kill(victim, signal.SIGSTOP)
         killing = threading.Thread(target=kill)
         killing.start()
         try:
-            p.run()
+            br.map_reduce([text], "words", "sum", output=Path(state) / f"out-{victim}")
         except br.ClusterError as error:
             took = time.monotonic() - died
-            expected = rf"worker w2 \(process {victim} on .*\) is gone, and with it 3 of the job's shards"
+            expected = rf"worker w2 \(process {victim} on .*\) is gone, and with it \d+ of the job's shards"
             assert re.search(expected, str(error)), error
         else:
             raise AssertionError("the job went on without its worker")
@@ -55,5 +54,7 @@ def seconds_to_the_error() -> float:
 
 with tempfile.TemporaryDirectory() as state:
     os.environ["XDG_STATE_HOME"] = state
+    text = Path(state) / "text"
+    text.write_text("a b c\n" * 1_000, encoding="utf-8")
     all_of_them = [seconds_to_the_error() for _ in range(DEATHS)]
 print(json.dumps({"seconds": statistics.median(all_of_them), "least": min(all_of_them), "most": max(all_of_them)}))

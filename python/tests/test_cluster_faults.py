@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from processes import PATIENCE_S, descriptors, doubled, eventually, ports_of, resident_kb, running
 
@@ -23,23 +24,80 @@ STARVED_S = float(os.environ.get("BRAMBLING_STARVED_S", "2"))
 STRANGERS = 1_000
 
 
-def test_a_worker_that_is_killed_ends_the_job_and_nothing_else(tmp_path, monkeypatch):
+def killed_after(pid, seconds):
+    return subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep({seconds}); os.kill({pid}, 9)"])
+
+
+def test_a_job_begins_again_when_its_worker_is_killed(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     arguments = ("cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0")
     with running(tmp_path, *arguments) as (_, address), br.connect(address) as cluster:
         victim = cluster.status()["workers"][1]
+        rows = np.arange(60_000.0)
         p = br.Program("long")
-        x = p.dataset("x", value=0, partitions=6)
-        with p.loop(1_000_000):
-            p.update(x, lambda x: time.sleep(0.001) or x + 1)
-        killing = subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep(0.5); os.kill({victim['pid']}, 9)"])
+        load = p.load(rows)
+        total = p.dataset("total", value=0.0)
+        with p.loop(600):
+            p.update(total, lambda total, more: total / 2 + more, p.reduce("sum", p.map(lambda rows: time.sleep(0.0001) or rows.sum(), load)))
+        killing = killed_after(victim["pid"], 0.5)
+        found = p.run()["total"]
+        assert killing.wait(PATIENCE_S) == 0
+        job = cluster.status()["jobs"][-1]
+        assert (job["state"], job["generation"]) == ("succeeded", 1)
+        said = capfd.readouterr().err
+        assert re.search(rf"worker w2 \(process {victim['pid']} on .*\) is gone, and with it \d+ of the job's shards; the job begins again", said), said
+        # The bits of a job that nothing has disturbed.
+        assert p.run()["total"] == found
+        assert [worker["id"] for worker in cluster.status()["workers"]] == ["w1"]
+
+
+def test_a_job_waits_for_a_newcomer_when_all_workers_are_killed(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with running(tmp_path, "controller", "--bind", "127.0.0.1:0") as (_, address), br.connect(address) as cluster:
+        with running(tmp_path, "worker", "--controller", address, "--threads", "1"):
+            victim = cluster.status()["workers"][0]["pid"]
+            results = []
+            client = threading.Thread(target=lambda: results.append(counted(500).run()["x"]))
+            with br.connect(address):
+                client.start()
+                eventually(lambda: any(job["position"] > 0 for job in cluster.status()["jobs"]))
+                os.kill(victim, signal.SIGKILL)
+                eventually(lambda: [job["state"] for job in cluster.status()["jobs"]] == ["queued"])
+                with running(tmp_path, "worker", "--controller", address, "--threads", "1"):
+                    client.join(PATIENCE_S)
+                    assert results == [[500] * 4]
+
+
+def test_a_kernel_that_kills_its_workers_ends_its_job(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    arguments = ("cluster", "--workers", "4", "--threads", "1", "--bind", "127.0.0.1:0")
+    with running(tmp_path, *arguments) as (_, address), br.connect(address) as cluster:
+        p = br.Program("poison")
+        x = p.dataset("x", value=0, partitions=4)
+        p.update(x, lambda x, ctx: ctx.partition == 3 and os.kill(os.getpid(), signal.SIGKILL) or x)
         with pytest.raises(br.ClusterError) as caught:
             p.run()
-        assert killing.wait(PATIENCE_S) == 0
-        assert re.search(
-            rf"worker w2 \(process {victim['pid']} on .*\) is gone, and with it 3 of the job's shards", str(caught.value))
+        three = r"w\d \(process \d+ on .*\) is gone, .*; worker w\d .*; worker w\d .*; look at what the program's kernels do there, memory first"
+        assert re.search(three, str(caught.value)), caught.value
+        assert len(cluster.status()["workers"]) == 1
         assert doubled().run()["x"] == [42] * 4
-        assert [worker["id"] for worker in cluster.status()["workers"]] == ["w1"]
+
+
+def test_a_job_that_writes_files_ends_with_its_worker(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    text = tmp_path / "text"
+    text.write_text("a b c\n" * 1_000, encoding="utf-8")
+    arguments = ("cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0")
+    with running(tmp_path, *arguments) as (_, address), br.connect(address) as cluster:
+        victim = cluster.status()["workers"][1]
+        # It is a member of the job, and does nothing.
+        os.kill(victim["pid"], signal.SIGSTOP)
+        killing = killed_after(victim["pid"], 0.5)
+        with pytest.raises(br.ClusterError) as caught:
+            br.map_reduce([text], "words", "sum", output=tmp_path / "out")
+        assert killing.wait(PATIENCE_S) == 0
+        assert re.search(rf"worker w2 \(process {victim['pid']} on .*\) is gone, .*; start another worker, and run the program again", str(caught.value))
+        assert doubled().run()["x"] == [42] * 4
 
 
 def counted(turns):

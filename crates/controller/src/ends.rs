@@ -22,6 +22,24 @@ pub enum WorkerLoss {
     CutOff,
 }
 
+/// Shards that are lost with their worker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShardLoss {
+    /// The worker.
+    pub worker: WorkerId,
+    /// What has happened.
+    pub why: String,
+    /// What people can do, where the job ends with it.
+    pub way_out: &'static str,
+}
+
+impl ShardLoss {
+    /// As the error of a job that ends with it.
+    pub fn error(&self) -> String {
+        format!("{}; {}", self.why, self.way_out)
+    }
+}
+
 /// Who has finished.
 #[derive(Default)]
 pub(crate) struct Ends {
@@ -99,29 +117,41 @@ impl Controller {
         self.end(Err(why.into()));
     }
 
-    /// A worker is lost: that ends the job, unless the worker never had anything of it. `process` tells a reader which one that
-    /// was.
+    /// A worker is lost. Unless it never had anything of the job, this generation cannot go on ([`ControllerEffect::Lost`]): whoever runs this machine
+    /// [ends](Controller::cancel) it, or begins the job again. A job that has ended well is lost with what its client has not fetched. `process` tells a
+    /// reader which worker that was.
     pub fn lose(&mut self, worker: WorkerId, process: &str, how: WorkerLoss) {
-        if self.is_over() {
-            return;
-        }
-        // A worker that never held a shard takes nothing of the job along.
-        if self.can_spare(worker) {
-            return self.spare(worker);
-        }
         let held = self.held(worker);
+        match self.ends.over {
+            Some(Err(_)) => return,
+            Some(Ok(())) if held == 0 => return,
+            Some(Ok(())) => {}
+            // A worker that never held a shard takes nothing of the job along.
+            None if self.can_spare(worker) => return self.spare(worker),
+            None => {}
+        }
         let why = match how {
             WorkerLoss::Ended => format!(
-                "worker {worker} ({process}) is gone, and with it {held} of the job's shards; start another worker, and run \
-                 the program again"
+                "worker {worker} ({process}) is gone, and with it {held} of the job's shards"
             ),
             WorkerLoss::CutOff => format!(
                 "the controller cannot reach worker {worker} ({process}), whose machine has acknowledged nothing for {} s, and with it \
-                 {held} of the job's shards are lost; look at the network between them, or start another worker, and run the program again",
+                 {held} of the job's shards are lost",
                 ACKNOWLEDGED_WITHIN.as_secs()
             ),
         };
-        self.cancel(why);
+        let way_out = match how {
+            WorkerLoss::Ended => "start another worker, and run the program again",
+            WorkerLoss::CutOff => {
+                "look at the network between them, or start another worker, and run the program again"
+            }
+        };
+        let loss = ShardLoss {
+            worker,
+            why,
+            way_out,
+        };
+        self.effects.push(ControllerEffect::Lost(loss));
     }
 
     /// How many shards a worker holds, as of the newest versions.

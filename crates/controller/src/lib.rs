@@ -14,7 +14,7 @@ mod placement;
 pub mod registry;
 pub mod snapshots;
 
-pub use ends::WorkerLoss;
+pub use ends::{ShardLoss, WorkerLoss};
 pub use moves::MoveRefusal;
 pub use placement::place;
 
@@ -68,6 +68,8 @@ pub enum ControllerEffect {
         /// The worker.
         worker: WorkerId,
     },
+    /// A worker is gone with what it held of the job. For each such worker it comes once.
+    Lost(ShardLoss),
     /// The job is over; the workers are being told. It comes once.
     Ended {
         /// What went wrong on which worker, if anything did.

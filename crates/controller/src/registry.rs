@@ -6,8 +6,8 @@
 //! # Rules
 //! * A worker is known by its process: a link that it makes again gives it its name again, a process that was started again is
 //!   another worker. It takes part in the job that runs, from when it comes, and in those that begin after it came.
-//! * A worker whose link is lost has [`RETURN_TIME`] to come back. Then it is gone, and every job of which it is a member ends with an
-//!   error that names it. Silence alone ends nothing: a process that gets no CPU keeps its link. It is [told](silence), and new jobs begin without
+//! * A worker whose link is lost has [`RETURN_TIME`] to come back. Then it is gone, and every job that has lost shards with it [begins again](recovery), or ends with
+//!   an error that names it. Silence alone ends nothing: a process that gets no CPU keeps its link. It is [told](silence), and new jobs begin without
 //!   who is silent.
 //! * Two members of a job that cannot reach each other end it: nobody else can say which of them is right.
 //! * So many jobs run [at a time](Registry::with_jobs_at_once), each on all workers, from
@@ -26,6 +26,7 @@ mod counts;
 mod drains;
 mod jobs;
 mod orders;
+mod recovery;
 mod room;
 mod silence;
 mod stuck;
@@ -35,15 +36,18 @@ mod workers;
 pub use brambling_protocol::patience::HEARTBEAT;
 pub use counts::ClusterCounts;
 pub use orders::{Order, OwnedMessage};
+pub use recovery::{NEWCOMER_TIME, POISON_TIME};
 
 use crate::WorkerLoss;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
-    Brings, Client, JobState, JobStatus, Load, Message, Prepare, Status, StuckKernel, WorkerStatus,
+    Brings, Client, JobState, JobStatus, Load, Message, Prepare, Status, StuckKernel, Survives,
+    WorkerStatus,
 };
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use clients::Clients;
 use drains::Drain;
+use recovery::Losses;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -135,6 +139,9 @@ struct RegisteredJob {
     weight: u32,
     /// What its members are sent.
     brings: Brings,
+    /// What becomes of it when a worker dies.
+    survives: Survives,
+    losses: Losses,
 }
 
 impl RegisteredJob {
@@ -273,6 +280,7 @@ impl Registry {
                 self.on_uses(worker, uses);
             }
             Message::Brings(brings) => self.clients.bring(from, brings),
+            Message::Survives(survives) => self.clients.survive(from, survives),
             Message::Arrange { columns } => self.clients.arrange(from, columns),
             Message::Submit(submit) => return self.on_submit(from, &submit),
             Message::Cancel(job) => self.on_cancel(from, job),
@@ -338,6 +346,7 @@ impl Registry {
         for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.bury(id, now);
         }
+        self.give_up_waiting();
     }
 
     /// A worker's process has ended, as whoever started it has seen: its link may not tell, if something else keeps that open.

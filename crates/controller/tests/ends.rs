@@ -318,25 +318,55 @@ fn what_is_said_of_another_job_is_void() {
     assert!(!controller.is_over());
 }
 
+/// What was lost, in the words of a job that ends with it.
+fn losses(controller: &mut Controller) -> Vec<(WorkerId, String)> {
+    let lost = |effect| match effect {
+        ControllerEffect::Lost(loss) => Some((loss.worker, loss.error())),
+        _ => None,
+    };
+    controller
+        .take_effects()
+        .into_iter()
+        .filter_map(lost)
+        .collect()
+}
+
+/// Whether the job ends with that is for others to say.
 #[test]
-fn a_worker_that_is_gone_ends_the_job_and_is_named() {
+fn a_worker_that_is_gone_is_a_loss_and_is_named() {
     let mut controller = controller();
     controller.lose(A, "process 7 on node-3", WorkerLoss::Ended);
-    controller.lose(B, "process 8 on node-3", WorkerLoss::CutOff);
     let why = "worker w0 (process 7 on node-3) is gone, and with it 7 of the job's shards; start another worker, and run \
                the program again";
-    let why = Some(why.to_owned());
-    assert_eq!(told(&mut controller), (vec![(A, why.clone()), (B, why)], 1));
+    assert_eq!(losses(&mut controller), [(A, why.to_owned())]);
+    assert!(!controller.is_over());
 }
 
 #[test]
-fn a_worker_that_is_cut_off_ends_the_job_and_is_told_apart() {
+fn a_worker_that_is_cut_off_is_told_apart() {
     let mut controller = controller();
     controller.lose(A, "process 7 on node-3", WorkerLoss::CutOff);
     let why = "the controller cannot reach worker w0 (process 7 on node-3), whose machine has acknowledged nothing for 10 s, and with it 7 of \
                the job's shards are lost; look at the network between them, or start another worker, and run the program again";
-    let why = Some(why.to_owned());
-    assert_eq!(told(&mut controller), (vec![(A, why.clone()), (B, why)], 1));
+    assert_eq!(losses(&mut controller), [(A, why.to_owned())]);
+}
+
+/// Its client may not have fetched all.
+#[test]
+fn what_a_job_has_left_can_be_lost_but_nothing_of_one_that_failed() {
+    let mut controller = controller();
+    say(&mut controller, A, 0, finished(&[(0, 0, 5), (1, 0, 2)])).unwrap();
+    assert!(controller.is_over());
+    controller.take_effects();
+    controller.lose(B, "process 8 on node-3", WorkerLoss::Ended);
+    assert_eq!(losses(&mut controller), [], "it held nothing");
+    controller.lose(A, "process 7 on node-3", WorkerLoss::Ended);
+    assert_eq!(losses(&mut controller).len(), 1);
+    let mut failed = self::controller();
+    failed.cancel("nobody wants it");
+    failed.take_effects();
+    failed.lose(A, "process 7 on node-3", WorkerLoss::Ended);
+    assert_eq!(losses(&mut failed), []);
 }
 
 /// It never had a shard: no piece was sent there, and nobody waits for it.
@@ -371,7 +401,7 @@ fn a_worker_that_never_had_anything_is_spared() {
     let last = WorkerId(FAN_OUT as u32 + 1);
     (2..=last.0).for_each(|at| controller.join(WorkerId(at)));
     controller.lose(last, "process 9 on node-3", WorkerLoss::Ended);
-    assert!(controller.is_over());
+    assert_eq!(losses(&mut controller).len(), 1);
 }
 
 /// "Nothing changed then": of a frame that is refused not even the ranges before the one that is wrong are taken.

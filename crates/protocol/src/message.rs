@@ -210,6 +210,24 @@ pub enum Message<'a> {
     /// A worker to a client, before [`Fetched`](Message::Fetched): a part of what its threads did for the job, and for how long. Parts come
     /// in order.
     Ledger(#[serde(borrow)] Part<'a>),
+    /// A client to the controller, before [`Submit`](Message::Submit): what becomes of the job that it submits next when a worker dies. Where nobody says
+    /// so, the job ends.
+    Survives(Survives),
+    /// The controller to a client: its job has lost what a worker held, and begins again, as soon as it can. [`Accepted`](Message::Accepted) says when it does;
+    /// those who ran it before are not its members any more.
+    Recovering {
+        /// The job.
+        job: JobId,
+        /// What was lost.
+        why: &'a str,
+    },
+}
+
+/// What becomes of a job when a worker dies that holds shards of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Survives {
+    /// It may begin again: its client sends the program once more, and the rows that are asked for.
+    pub repeats: bool,
 }
 
 /// What a client sends to the workers of a job.

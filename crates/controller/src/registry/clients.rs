@@ -3,7 +3,7 @@
 use super::{JobState, OwnedMessage, PeerLink, RegisteredJob, Registry, RegistryError, WEIGHT_MAX};
 use crate::WorkerLoss;
 use brambling_protocol::JobId;
-use brambling_protocol::message::{Brings, Client, JobDetails};
+use brambling_protocol::message::{Brings, Client, JobDetails, Survives};
 use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
 use std::collections::BTreeMap;
 
@@ -20,6 +20,8 @@ pub(super) struct Clients {
     arranged: BTreeMap<PeerLink, Vec<u32>>,
     /// By client: what members of the job that it will submit next are sent.
     brought: BTreeMap<PeerLink, Brings>,
+    /// By client: what becomes of that job when a worker dies.
+    survives: BTreeMap<PeerLink, Survives>,
 }
 
 impl Clients {
@@ -58,6 +60,16 @@ impl Clients {
         self.brought.remove(&from).unwrap_or_default()
     }
 
+    /// A client says what becomes of what it submits next when a worker dies.
+    pub(super) fn survive(&mut self, from: PeerLink, survives: Survives) {
+        self.survives.insert(from, survives);
+    }
+
+    /// What it has said of that.
+    pub(super) fn survived(&mut self, from: PeerLink) -> Survives {
+        self.survives.remove(&from).unwrap_or_default()
+    }
+
     /// Why jobs of a client end whose link has ended.
     pub(super) fn gone(&self, caller: PeerLink, how: WorkerLoss) -> String {
         let who = self.known.get(&caller).map_or_else(String::new, |it| {
@@ -76,6 +88,7 @@ impl Clients {
         self.known.remove(&caller);
         self.arranged.remove(&caller);
         self.brought.remove(&caller);
+        self.survives.remove(&caller);
         self.enders.retain(|(_, by)| *by != caller);
     }
 }

@@ -23,6 +23,8 @@ pub struct ClusterCounts {
     pub heartbeats_late: u64,
     /// Those that did not come when they were due.
     pub heartbeats_missed: u64,
+    /// Times a job has begun again because of what it had lost with a worker.
+    pub recoveries: u64,
     /// Workers that are gone without having been drained.
     pub workers_lost: u64,
 }

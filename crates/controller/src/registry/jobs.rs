@@ -3,6 +3,7 @@
 //! controller reports. It never moves a shard.
 
 use super::drains::Drain;
+use super::recovery::Losses;
 use super::{
     Order, OwnedMessage, PeerLink, REMEMBERED, RegisteredJob, Registry, RegistryError, Worker,
 };
@@ -20,10 +21,11 @@ impl Registry {
         from: PeerLink,
         submit: &Submit<'_>,
     ) -> Result<(), RegistryError> {
-        // Taken first, whatever becomes of the submission: both were said for this one, and not for
-        // the next.
+        // Taken first, whatever becomes of the submission: all of it was said for this one, and not
+        // for the next.
         let columns = self.clients.arranged(from, submit.shards.len())?;
         let brings = self.clients.brought(from);
+        let survives = self.clients.survived(from);
         let shards = submit.shards.iter().copied().map(u64::from).sum();
         if shards > SHARDS_MAX {
             return Err(RegistryError::TooManyShards { shards });
@@ -59,6 +61,8 @@ impl Registry {
             tasks_total: None,
             weight: 1,
             brings,
+            survives,
+            losses: Losses::default(),
         };
         self.jobs.insert(id, job);
         self.counts.submitted += 1;
@@ -103,6 +107,7 @@ impl Registry {
         let job = self.jobs.get_mut(&id).expect("a job that waits");
         let key = JobKey::new(id, job.generation);
         job.state = JobState::Running;
+        job.losses.begins(self.now);
         job.members = members.iter().map(|(id, _)| *id).collect();
         let (shards, client) = (job.shards.clone(), job.client);
         let map = place(&shards, &job.columns, members);
@@ -159,7 +164,7 @@ impl Registry {
         }
     }
 
-    fn end(&mut self, id: JobId, failure: Option<String>) {
+    pub(super) fn end(&mut self, id: JobId, failure: Option<String>) {
         // Counted before the state changes: a job that has ended already is not counted again.
         self.count_end(id, failure.is_none());
         let Some(job) = self.jobs.get_mut(&id) else {
@@ -204,6 +209,15 @@ impl Registry {
             }
         }
         self.tell_enders(id);
+        self.queued.retain(|queued| *queued != id);
+        self.release_members(id);
+        self.forget_old();
+        // Begun last: by now the room and the place of this job are free.
+        self.begin_next();
+    }
+
+    /// Whoever has something of a job drops it.
+    pub(super) fn release_members(&mut self, id: JobId) {
         let (released, others) = std::mem::take(&mut self.running)
             .into_iter()
             .partition::<BTreeMap<_, _>, _>(|(key, _)| key.job == id);
@@ -216,9 +230,6 @@ impl Registry {
             self.orders.push(Order::Forget(key));
             self.end_drains();
         }
-        self.forget_old();
-        // Begun last: by now the room and the place of this job are free.
-        self.begin_next();
     }
 
     fn forget_old(&mut self) {

@@ -34,7 +34,8 @@ pub enum Order {
         /// Why.
         why: String,
     },
-    /// A member of the job is gone: its controller ends it ([`Controller::lose`](crate::Controller::lose)).
+    /// A member of the job is gone ([`Controller::lose`](crate::Controller::lose)). If shards are lost with it, the registry is told
+    /// ([`Registry::on_loss`](super::Registry::on_loss)).
     Lose {
         /// Which.
         key: JobKey,
@@ -105,6 +106,7 @@ pub enum OwnedMessage {
     Drained(WorkerId),
     Jobs(Vec<JobDetails>),
     Weigh { job: JobId, weight: u32 },
+    Recovering { job: JobId, why: String },
 }
 
 impl OwnedMessage {
@@ -136,6 +138,7 @@ impl OwnedMessage {
                 job: *job,
                 weight: *weight,
             },
+            OwnedMessage::Recovering { job, why } => Message::Recovering { job: *job, why },
         }
     }
 }

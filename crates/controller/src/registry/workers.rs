@@ -154,8 +154,12 @@ impl Registry {
     }
 
     pub(super) fn lose(&mut self, id: WorkerId, worker: &Worker) {
-        let runs = |key: &JobKey| self.jobs[&key.job].state == JobState::Running;
-        let keys = self.jobs_of(id).into_iter().filter(runs);
+        // Of a job that has ended well its client may not have fetched all.
+        let is_wanted = |key: &JobKey| {
+            let state = self.jobs[&key.job].state;
+            matches!(state, JobState::Running | JobState::Succeeded)
+        };
+        let keys = self.jobs_of(id).into_iter().filter(is_wanted);
         for key in keys.collect::<Vec<_>>() {
             self.orders.push(Order::Lose {
                 key,

@@ -5,6 +5,7 @@ mod drains;
 mod generations;
 mod jobs;
 mod loads;
+mod recovery;
 mod room;
 mod silence;
 mod stuck;

@@ -134,6 +134,13 @@ fn what_is_told_is_sent_as_it_is() {
             OwnedMessage::Weigh { job, weight },
             Message::Weigh { job, weight },
         ),
+        (
+            OwnedMessage::Recovering {
+                job,
+                why: why.into(),
+            },
+            Message::Recovering { job, why },
+        ),
     ] {
         assert_eq!(told.message(), sent);
     }

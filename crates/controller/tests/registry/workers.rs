@@ -3,8 +3,8 @@
 use crate::callers::{
     A, B, CLIENT, FIRST, OTHER, UNKNOWN, register, say, state, status, submit, told, two_workers,
 };
-use brambling_controller::WorkerLoss;
 use brambling_controller::registry::{Order, OwnedMessage, PeerLink, RETURN_TIME};
+use brambling_controller::{ShardLoss, WorkerLoss};
 use brambling_protocol::message::{JobState, Message, Registered};
 use brambling_protocol::{JobId, PartitionMap, WorkerId};
 use std::time::Duration;
@@ -189,7 +189,7 @@ fn members_without_a_link_keep_nobody_waiting() {
     assert_eq!(told(&orders, A), [] as [&OwnedMessage; 0]);
 }
 
-/// It is over, and its client still fetches what was kept: a worker's end is no failure of it any more.
+/// It is over, and its client still fetches what was kept: where the job may not begin again, its client sees for itself what is missing.
 #[test]
 fn who_is_lost_after_the_end_ends_nothing() {
     let mut registry = two_workers();
@@ -198,6 +198,19 @@ fn who_is_lost_after_the_end_ends_nothing() {
     registry.take_orders();
     registry.on_lost(A, Duration::ZERO);
     registry.on_tick(RETURN_TIME);
+    let orders = registry.take_orders();
+    assert!(
+        matches!(orders[..], [Order::Lose { key: FIRST, .. }]),
+        "{orders:?}"
+    );
+    registry.on_loss(
+        FIRST,
+        ShardLoss {
+            worker: WorkerId(1),
+            why: "worker w1 is gone".into(),
+            way_out: "start another",
+        },
+    );
     assert_eq!(registry.take_orders(), []);
     assert_eq!(state(&registry, 1), JobState::Succeeded);
 }

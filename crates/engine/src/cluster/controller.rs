@@ -249,6 +249,7 @@ impl State {
                 shared.said.fetch_add(1, Ordering::Relaxed);
                 shared.board().send(key, [(to, bytes)]);
             }
+            ControllerEffect::Lost(loss) => self.registry.on_loss(key, loss),
             ControllerEffect::Ended { failure } => self.registry.on_over(key, failure),
             ControllerEffect::Left { worker } => {
                 shared.board().forget(key, worker);

@@ -137,6 +137,8 @@ struct State {
     again: Option<Instant>,
     end: Option<WorkerEnd>,
     jobs: BTreeMap<JobKey, Arc<Hosted>>,
+    /// Jobs that were released, and have perhaps not left yet.
+    released: Vec<Weak<Hosted>>,
     ended: EndedJobs,
     /// Jobs that are over and were not left by all threads yet.
     overdue: Vec<Overdue>,
@@ -448,6 +450,8 @@ impl WorkerShared {
                 state.unprepared.remove(&key);
                 let job = state.jobs.remove(&key);
                 job.iter().for_each(|job| state.ended.add(job));
+                state.released.retain(|it| it.strong_count() > 0);
+                state.released.extend(job.iter().map(Arc::downgrade));
                 drop(state);
                 job.iter().for_each(|job| job.release());
                 self.watch_end(job);
@@ -516,6 +520,14 @@ impl WorkerShared {
         let hosted = state.jobs.entry(key);
         let hosted = hosted.or_insert_with(|| Hosted::start(key, self));
         hosted.clone()
+    }
+
+    /// Earlier generations of a job that are perhaps here still.
+    fn older_than(&self, key: JobKey) -> Vec<Arc<Hosted>> {
+        let state = self.state();
+        let released = state.released.iter().filter_map(Weak::upgrade);
+        let is_older = |it: &Arc<Hosted>| it.key().job == key.job && it.key() != key;
+        released.filter(is_older).collect()
     }
 
     /// What a client has begun to send, and the controller never spoke of, is dropped with its link.

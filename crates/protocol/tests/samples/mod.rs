@@ -6,7 +6,7 @@ use brambling_protocol::frame::*;
 use brambling_protocol::message::{
     Accepted, Brings, Client, CutOff, FailureKind, FailureOrigin, JobDetails, JobState, JobStatus,
     Load, Member, Message, Move, Part, Prepare, PrintStream, PrintedLine, PrintedLines, Register,
-    Registered, ShardTime, ShardTimes, Status, StuckKernel, Submit, WorkerStatus,
+    Registered, ShardTime, ShardTimes, Status, StuckKernel, Submit, Survives, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, Priority, WorkerId};
 
@@ -637,6 +637,8 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("all-printed", Message::AllPrinted(key)),
         ("stuck", Message::Stuck(vec![stuck.clone()])),
         ("all-stuck", Message::AllStuck(vec![(worker, stuck)])),
+        ("survives", Message::Survives(Survives { repeats: true })),
+        ("recovering", Message::Recovering { job, why }),
         ("ledger", Message::Ledger(part)),
         ("packages", Message::Packages { key, packages }),
         ("cut-off", Message::CutOff(cut_off)),

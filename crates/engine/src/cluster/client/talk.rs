@@ -14,7 +14,7 @@ use crate::cluster::{ClusterError, VERSION};
 use crate::{Error, Outcome};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{DatasetId, Plan, Value};
-use brambling_protocol::message::{Brings, Member, Message, Submit, parts};
+use brambling_protocol::message::{Accepted, Brings, Member, Message, Submit, Survives, parts};
 use brambling_protocol::{JobId, JobKey, WorkerId};
 use brambling_worker::executor::{Caller, JobLedger, Tally};
 use endings::elsewhere;
@@ -24,6 +24,14 @@ use packages::Packages;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
+
+/// How a generation of a job ends for its client.
+enum Ended<R> {
+    /// As it should.
+    Well(R),
+    /// Something of it was lost: the next one has begun.
+    Again(Accepted),
+}
 
 /// What a job left on its workers.
 struct Fetched {
@@ -128,6 +136,12 @@ impl Talk<'_> {
         };
         self.cluster
             .say(self.cluster.controller, Message::Brings(brings));
+        let survives = Survives {
+            // What counts outside of its datasets is not done twice.
+            repeats: !self.plan.program.acts(),
+        };
+        self.cluster
+            .say(self.cluster.controller, Message::Survives(survives));
         self.cluster.say(
             self.cluster.controller,
             Message::Submit(Submit {
@@ -145,19 +159,52 @@ impl Talk<'_> {
             let weigh = Message::Weigh { job, weight };
             self.cluster.say(self.cluster.controller, weigh);
         }
-        let accepted = loop {
+        let mut accepted = self.accepted(brings)?;
+        loop {
+            let key = accepted.key;
+            self.begin(accepted)?;
+            accepted = match self.attend(key, bytes)? {
+                Ended::Again(next) => next,
+                Ended::Well(()) => match self.fetch(key)? {
+                    Ended::Well(fetched) => return Ok(fetched),
+                    Ended::Again(next) => next,
+                },
+            };
+        }
+    }
+
+    /// Waits until the job begins, for the first time or again.
+    fn accepted(&mut self, brings: Brings) -> Result<Accepted, Error> {
+        loop {
             match self.next()? {
-                Event::Accepted(accepted) => break accepted,
+                Event::Accepted(accepted) => return Ok(accepted),
                 Event::Over(failure) => return Err(elsewhere(failure, None)),
                 Event::Budgets(budgets) => self.expect_room(brings, &budgets)?,
+                Event::Recovering(why) => self.recovers(&why),
                 _ => {}
             }
-        };
-        let key = accepted.key;
-        self.key = Some(key);
-        for member in accepted.members {
+        }
+    }
+
+    /// The job has lost something: those who ran it are left, and the caller is told.
+    fn recovers(&mut self, why: &str) {
+        self.part_from_all();
+        self.caller.told(&format!("{why}; the job begins again"));
+    }
+
+    /// A generation of the job begins on its members.
+    fn begin(&mut self, accepted: Accepted) -> Result<(), Error> {
+        self.part_from_all();
+        self.key = Some(accepted.key);
+        let members = accepted.members.into_iter();
+        for member in members {
             self.dial(WorkerLink::new(member, None))?;
         }
+        Ok(())
+    }
+
+    /// Sends the program to whoever is to run it, and what they ask for, until the job is over.
+    fn attend(&mut self, key: JobKey, bytes: &[u8]) -> Result<Ended<()>, Error> {
         loop {
             match self.next()? {
                 Event::Open(link) => {
@@ -172,12 +219,13 @@ impl Talk<'_> {
                 Event::Left(worker) => self.part_from(|it| it.member.worker == worker),
                 // The controller tells whether that ends the job.
                 Event::Lost(link, loss) => self.lost(link, &loss),
-                Event::Over(None) => break,
+                Event::Over(None) => return Ok(Ended::Well(())),
                 Event::Over(failure) => return Err(self.failed(failure)),
+                Event::Recovering(why) => self.recovers(&why),
+                Event::Accepted(next) => return Ok(Ended::Again(next)),
                 _ => {}
             }
         }
-        self.fetch(key)
     }
 
     /// The name that the controller gives the job. Not interrupted: without the name nobody could end it.
@@ -203,7 +251,8 @@ impl Talk<'_> {
         }
     }
 
-    fn fetch(&mut self, key: JobKey) -> Result<Fetched, Error> {
+    /// Fetches what the job has left.
+    fn fetch(&mut self, key: JobKey) -> Result<Ended<Fetched>, Error> {
         // Who came too late for the program holds nothing.
         self.part_from(|worker| !worker.has_program);
         for link in self.workers.keys() {
@@ -250,11 +299,52 @@ impl Talk<'_> {
                     self.expect_there(link, &loss)?;
                     self.lost(link, &loss);
                 }
+                Event::Recovering(why) => {
+                    self.recovers(&why);
+                    return self.await_again();
+                }
+                Event::Accepted(next) => return Ok(Ended::Again(next)),
                 _ => {}
             }
         }
-        self.check(&fetched)?;
-        Ok(fetched)
+        match self.check(&fetched) {
+            // The controller sees that a worker is gone when its link has been lost for a while.
+            Err(_) if !self.gone.is_empty() && !self.plan.program.acts() => {
+                match self.next_recovery()? {
+                    Some(next) => Ok(next),
+                    None => self.check(&fetched).map(|()| Ended::Well(fetched)),
+                }
+            }
+            checked => checked.map(|()| Ended::Well(fetched)),
+        }
+    }
+
+    /// Waits for what the controller says of a worker that is gone.
+    fn next_recovery(&mut self) -> Result<Option<Ended<Fetched>>, Error> {
+        let deadline = Instant::now() + ANSWER;
+        while Instant::now() < deadline {
+            match self.next_by(Some(deadline))? {
+                Event::Recovering(why) => {
+                    self.recovers(&why);
+                    return self.await_again().map(Some);
+                }
+                Event::Accepted(next) => return Ok(Some(Ended::Again(next))),
+                Event::Over(Some(failure)) => return Err(self.failed(Some(failure))),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The job begins again, or has ended for want of a worker.
+    fn await_again<R>(&mut self) -> Result<Ended<R>, Error> {
+        loop {
+            match self.next()? {
+                Event::Accepted(next) => return Ok(Ended::Again(next)),
+                Event::Over(failure) => return Err(elsewhere(failure, None)),
+                _ => {}
+            }
+        }
     }
 
     /// What its kernels have printed, and what they have left.

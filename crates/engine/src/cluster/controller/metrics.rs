@@ -133,6 +133,7 @@ impl Survey {
     fn write_counts(&self, text: &mut Text) {
         let counts = &self.counts;
         text.one(&table::WORKERS_LOST, counts.workers_lost);
+        text.one(&table::RECOVERIES, counts.recoveries);
         text.one(&table::HEARTBEATS, counts.heartbeats);
         text.one(&table::HEARTBEATS_LATE, counts.heartbeats_late);
         text.one(&table::HEARTBEATS_MISSED, counts.heartbeats_missed);

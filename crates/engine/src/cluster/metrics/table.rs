@@ -65,6 +65,8 @@ families! { OF_CONTROLLERS:
         "Workers that take part.");
     WORKERS_LOST = counter("brambling_workers_lost_total", &[],
         "Workers that are gone without having been drained.");
+    RECOVERIES = counter("brambling_recoveries_total", &[],
+        "Times a job has begun again for what it had lost with a worker.");
     WORKER_THREADS = gauge("brambling_worker_threads", &["worker"],
         "Threads of a worker.");
     WORKER_SHARDS = gauge("brambling_worker_shards", &["worker"],

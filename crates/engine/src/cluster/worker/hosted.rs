@@ -18,6 +18,7 @@ use brambling_protocol::{JobKey, WorkerId};
 use brambling_worker::executor::{Failure, Job, Origin, Tally};
 use given::Arriving;
 use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::time::Instant;
 
 /// A [cause](crate::cluster::Source::cause) that takes more is left out.
 pub const CAUSE_BYTES_MAX: usize = 1 << 19;
@@ -60,6 +61,8 @@ struct State {
     is_released: bool,
     /// Whether its thread builds it, or threads run it: its own, and those of the pool.
     runs: bool,
+    /// Its thread has ended, and gave back what the job had of the worker's memory.
+    has_left: bool,
     /// What it did, once it has ended.
     tally: Option<Tally>,
     /// How it failed here: as it is told, and where it began.
@@ -206,6 +209,18 @@ impl Hosted {
         let news = job.map(|job| job.kept_news()).unwrap_or_default();
         let text = |news| format!("job {}: {news}", self.key);
         news.into_iter().map(text).collect()
+    }
+
+    /// Waits until it has given back what it had here, at most until then: a kernel may run on.
+    pub(super) fn await_leaving(&self, deadline: Instant) {
+        let mut state = self.state();
+        while !state.has_left {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = state.wait_at_most(&self.news, left);
+        }
     }
 
     /// How many of its shards are here.

@@ -24,6 +24,8 @@ pub(super) enum Event {
     /// The workers that take jobs, with their threads and budgets.
     Budgets(Vec<(WorkerId, u32, u64)>),
     Accepted(Accepted),
+    /// The job begins again as soon as it can.
+    Recovering(String),
     Admitted(Member),
     Left(WorkerId),
     Over(Option<String>),
@@ -102,6 +104,9 @@ impl Talk<'_> {
             }
             Message::Accepted(accepted) if self.job == Some(accepted.key.job) => {
                 Event::Accepted(accepted)
+            }
+            Message::Recovering { job, why } if self.job == Some(job) => {
+                Event::Recovering(why.to_owned())
             }
             Message::Admitted { key, member } if self.key == Some(key) => Event::Admitted(member),
             Message::Left { key, worker } if self.key == Some(key) => Event::Left(worker),

@@ -135,6 +135,18 @@ impl Talk<'_> {
         self.workers.get_mut(&link).expect("a link to a worker")
     }
 
+    /// Of those that ran the job nothing is expected any more, nor heard: it begins again.
+    pub(super) fn part_from_all(&mut self) {
+        for link in self.workers.keys().chain(self.left.keys()) {
+            self.cluster.board.hang_up(*link);
+        }
+        self.workers.clear();
+        self.left.clear();
+        self.again.clear();
+        self.gone.clear();
+        self.key = None;
+    }
+
     /// Says that this client wants nothing more of the job, and ends the links to workers.
     pub(super) fn part(&mut self) {
         if let Some(job) = self.job {

@@ -28,6 +28,9 @@ const PART_BYTES: usize = 1 << 20;
 const FRAME_BYTES: usize = CHUNK_BYTES + (1 << 12);
 /// How long the thread waits before it looks whether its worker is still there.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a job that begins again waits here for the memory of its last generation: tasks of that one end first. Shorter: it finds no room. Longer: a kernel
+/// that runs on keeps all others waiting.
+const OLDER_TIME: Duration = Duration::from_secs(5);
 
 impl Hosted {
     /// Waits until something can be taken; nothing when the job is released, or its worker has ended.
@@ -47,6 +50,8 @@ impl Hosted {
     pub(super) fn serve(&self) {
         self.serve_all();
         self.end_share();
+        self.state().has_left = true;
+        self.news.notify_all();
     }
 
     fn serve_all(&self) {
@@ -126,6 +131,9 @@ impl Hosted {
         program: Vec<u8>,
     ) -> Result<Arc<Job>, String> {
         let asked = Instant::now();
+        let deadline = asked + OLDER_TIME;
+        let older = shared.older_than(self.key).into_iter();
+        older.for_each(|it| it.await_leaving(deadline));
         let budget = self.take_share(shared);
         let given = Arc::new(GivenPartitions::default());
         let plan = self.plan(shared, prepare, &program, &given)?;

@@ -1,0 +1,114 @@
+//! Owns what becomes of a job that has lost shards with a worker: it begins again, as its next generation. The registry calls it when a job's controller reports
+//! a loss. It rolls nothing back: members of the old generation drop what they have of it, and the new one begins beside them.
+//!
+//! # Rules
+//! * A job begins again if its client has said that it may. It comes before all others that wait.
+//! * Where no worker takes jobs, it waits for a newcomer for [`NEWCOMER_TIME`], and its client is told so. Then it ends with its loss.
+//! * A third loss in a row ends it with all three told: a kernel that kills its worker would else kill all of them. Losses are in a row when each came within
+//!   [`POISON_TIME`] of the beginning of its generation.
+
+use super::{JobState, OwnedMessage, Registry};
+use crate::ShardLoss;
+use brambling_protocol::{Generation, JobId, JobKey};
+use std::time::Duration;
+
+/// How long a job that has to begin again waits for a worker. Shorter: whoever replaces workers, such as a cluster manager, is too late. Longer: people wait for
+/// nobody.
+pub const NEWCOMER_TIME: Duration = Duration::from_secs(60);
+/// A generation that was lost so soon after it had begun may have been killed by its own kernels. Shorter: a kernel that takes long before it kills its worker is
+/// not found. Longer: jobs end for losses that have nothing to do with each other.
+pub const POISON_TIME: Duration = Duration::from_secs(60);
+/// So many losses in a row end a job.
+const LOSSES_MAX: usize = 3;
+
+/// What a job has lost, and when.
+#[derive(Default)]
+pub(super) struct Losses {
+    /// When its generation began.
+    began: Duration,
+    /// Those in a row, in words.
+    in_a_row: Vec<String>,
+    /// Until when it waits for a worker, and with which error it ends then.
+    waits: Option<(Duration, String)>,
+}
+
+impl Losses {
+    /// A generation begins.
+    pub(super) fn begins(&mut self, now: Duration) {
+        (self.began, self.waits) = (now, None);
+    }
+}
+
+impl Registry {
+    /// A generation of a job has lost what a worker held.
+    pub fn on_loss(&mut self, key: JobKey, loss: ShardLoss) {
+        let now = self.now;
+        // The job may have begun again for another worker's sake.
+        let Some(job) = (self.jobs.get_mut(&key.job)).filter(|it| it.generation == key.generation)
+        else {
+            return;
+        };
+        let has_ended_well = job.state == JobState::Succeeded;
+        if !job.survives.repeats {
+            // What its client has not fetched of a job that is over it misses by itself.
+            if !has_ended_well {
+                self.cancel(key.job, loss.error());
+            }
+            return;
+        }
+        let losses = &mut job.losses;
+        if now.saturating_sub(losses.began) >= POISON_TIME {
+            losses.in_a_row.clear();
+        }
+        losses.in_a_row.push(loss.why.clone());
+        if losses.in_a_row.len() >= LOSSES_MAX {
+            let told = losses.in_a_row.join("; ");
+            let why = format!(
+                "each time soon after the job had begun, a worker was lost: {told}; look at what the program's kernels do there, memory first, and \
+                 run it again"
+            );
+            match has_ended_well {
+                true => self.end(key.job, Some(why)),
+                false => self.cancel(key.job, why),
+            }
+            return;
+        }
+        self.begin_again(key.job, &loss);
+    }
+
+    fn begin_again(&mut self, id: JobId, loss: &ShardLoss) {
+        self.end_wishes(id);
+        self.release_members(id);
+        let until = self.now + NEWCOMER_TIME;
+        let job = self.jobs.get_mut(&id).expect("the caller has it");
+        if job.state == JobState::Succeeded {
+            self.counts.succeeded -= 1;
+        }
+        self.counts.recoveries += 1;
+        job.generation = Generation(job.generation.0 + 1);
+        job.state = JobState::Queued;
+        job.members.clear();
+        job.losses.waits = Some((until, loss.error()));
+        // Before all others: it had its turn already.
+        self.queued.push_front(id);
+        if let Some(client) = job.client {
+            let why = loss.why.clone();
+            self.tell(client, OwnedMessage::Recovering { job: id, why });
+        }
+        self.begin_next();
+    }
+
+    /// Jobs that have to begin again, and for which no worker has come in time, end.
+    pub(super) fn give_up_waiting(&mut self) {
+        let overdue = |id: &&JobId| {
+            let waits = self.jobs[id].losses.waits.as_ref();
+            waits.is_some_and(|(until, _)| self.now >= *until)
+        };
+        let overdue: Vec<JobId> = self.queued.iter().filter(overdue).copied().collect();
+        for id in overdue {
+            let job = self.jobs.get_mut(&id).expect("it waits");
+            let why = job.losses.waits.take().map(|(_, why)| why);
+            self.cancel(id, why.expect("just seen"));
+        }
+    }
+}

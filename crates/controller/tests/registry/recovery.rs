@@ -1,0 +1,239 @@
+//! A job that has lost shards with a worker begins again, waits for a newcomer, or ends.
+
+use crate::callers::{
+    B, CLIENT, FIRST, OTHER, register, say, state, status, submit, told, two_workers,
+};
+use brambling_controller::registry::{
+    NEWCOMER_TIME, Order, OwnedMessage, POISON_TIME, PeerLink, RETURN_TIME, Registry,
+};
+use brambling_controller::{ShardLoss, WorkerLoss};
+use brambling_protocol::message::{Accepted, JobState, Message, Survives};
+use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
+use std::time::Duration;
+
+const C: PeerLink = PeerLink(12);
+
+fn generation(number: u64) -> JobKey {
+    JobKey::new(FIRST.job, Generation(number))
+}
+
+/// A registry with workers 1 and 2, and a job that may begin again, or not.
+fn running(repeats: bool) -> Registry {
+    let mut registry = two_workers();
+    say(
+        &mut registry,
+        CLIENT,
+        Message::Survives(Survives { repeats }),
+    );
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry
+}
+
+fn loss(worker: u32) -> ShardLoss {
+    ShardLoss {
+        worker: WorkerId(worker),
+        why: format!("worker w{worker} is gone"),
+        way_out: "start another",
+    }
+}
+
+/// A worker's process ends, as its host sees, and its shards are lost.
+fn dies(registry: &mut Registry, pid: u32, key: JobKey, now: Duration) -> Vec<Order> {
+    registry.on_tick(now);
+    registry.take_orders();
+    registry.on_process_ended(pid, "here", now);
+    let worker = match pid {
+        1 => WorkerId(1),
+        _ => WorkerId(2),
+    };
+    let orders = registry.take_orders();
+    let lost = orders.iter().find_map(|it| match it {
+        Order::Lose {
+            key, worker, how, ..
+        } => Some((*key, *worker, *how)),
+        _ => None,
+    });
+    assert_eq!(lost, Some((key, worker, WorkerLoss::Ended)), "{orders:?}");
+    registry.on_loss(key, loss(worker.0));
+    registry.take_orders()
+}
+
+#[test]
+fn a_job_begins_again_on_those_that_are_left() {
+    let mut registry = running(true);
+    let orders = dies(&mut registry, 1, FIRST, Duration::from_millis(500));
+    let [
+        OwnedMessage::Recovering { job, why },
+        OwnedMessage::Accepted(Accepted { key, members }),
+    ] = told(&orders, CLIENT)[..]
+    else {
+        panic!("{orders:?}");
+    };
+    assert_eq!((*job, &why[..]), (FIRST.job, "worker w1 is gone"));
+    assert_eq!(*key, generation(1));
+    let members: Vec<WorkerId> = members.iter().map(|it| it.worker).collect();
+    assert_eq!(members, [WorkerId(2)]);
+    // Those that ran it before let go of that first.
+    let [OwnedMessage::Release(FIRST), OwnedMessage::Prepare(prepare)] = told(&orders, B)[..]
+    else {
+        panic!("{orders:?}");
+    };
+    assert_eq!(prepare.key, generation(1));
+    assert!(prepare.map.iter().all(|it| it.entry.owner == WorkerId(2)));
+    assert!(orders.contains(&Order::Forget(FIRST)));
+    let job = &status(&registry).jobs[0];
+    assert_eq!(
+        (job.state, job.generation),
+        (JobState::Running, Generation(1))
+    );
+    assert_eq!(registry.counts().recoveries, 1);
+    // Another worker's loss at the same time, of the generation that is void.
+    registry.on_loss(FIRST, loss(2));
+    assert_eq!(registry.take_orders(), []);
+}
+
+#[test]
+fn a_job_that_may_not_ends_with_its_loss() {
+    let mut registry = running(false);
+    let orders = dies(&mut registry, 1, FIRST, Duration::from_millis(500));
+    let [Order::Cancel { key: FIRST, why }] = &orders[..] else {
+        panic!("{orders:?}");
+    };
+    assert_eq!(why, "worker w1 is gone; start another");
+}
+
+/// What its client has not fetched would be missing.
+#[test]
+fn a_job_that_has_ended_well_begins_again_until_its_client_is_done_with_it() {
+    let mut registry = running(true);
+    registry.on_over(FIRST, None);
+    registry.take_orders();
+    let orders = dies(&mut registry, 1, FIRST, Duration::from_millis(500));
+    assert!(
+        matches!(
+            told(&orders, CLIENT)[..],
+            [
+                OwnedMessage::Recovering { .. },
+                OwnedMessage::Accepted(Accepted {
+                    key: JobKey {
+                        generation: Generation(1),
+                        ..
+                    },
+                    ..
+                })
+            ]
+        ),
+        "{orders:?}"
+    );
+    assert_eq!(registry.counts().succeeded, 0);
+    registry.on_over(generation(1), None);
+    assert_eq!(registry.counts().succeeded, 1);
+    say(&mut registry, CLIENT, Message::Done(FIRST.job));
+    registry.on_process_ended(3, "here", Duration::from_millis(600));
+    let orders = registry.take_orders();
+    assert!(
+        !orders.iter().any(|it| matches!(it, Order::Lose { .. })),
+        "{orders:?}"
+    );
+}
+
+#[test]
+fn without_workers_it_waits_for_a_newcomer_before_all_others() {
+    let mut registry = running(true);
+    say(&mut registry, OTHER, submit(&[2]));
+    dies(&mut registry, 1, FIRST, Duration::from_millis(500));
+    let orders = dies(&mut registry, 3, generation(1), Duration::from_millis(600));
+    assert!(
+        matches!(told(&orders, CLIENT)[..], [OwnedMessage::Recovering { .. }]),
+        "{orders:?}"
+    );
+    assert_eq!(state(&registry, 1), JobState::Queued);
+    assert_eq!(
+        registry.waits(),
+        [
+            (JobId(1), "a worker that takes jobs".into()),
+            (JobId(2), "1 job before it".into())
+        ]
+    );
+    registry.on_tick(Duration::from_secs(59));
+    let orders = say(&mut registry, C, register(4, None));
+    let accepted = told(&orders, CLIENT);
+    assert!(
+        matches!(accepted[..], [OwnedMessage::Accepted(it)] if it.key == generation(2)),
+        "{orders:?}"
+    );
+    assert_eq!(state(&registry, 2), JobState::Queued);
+    // It waits no more.
+    registry.on_tick(Duration::from_secs(600));
+    assert_eq!(state(&registry, 1), JobState::Running);
+}
+
+#[test]
+fn for_whom_no_worker_comes_ends_with_its_loss() {
+    let mut registry = running(true);
+    dies(&mut registry, 1, FIRST, Duration::from_millis(500));
+    let at = Duration::from_millis(600);
+    dies(&mut registry, 3, generation(1), at);
+    registry.on_tick(at + NEWCOMER_TIME - RETURN_TIME);
+    assert_eq!(registry.take_orders(), []);
+    registry.on_tick(at + NEWCOMER_TIME);
+    let orders = registry.take_orders();
+    let over = OwnedMessage::Over {
+        job: FIRST.job,
+        failure: Some("worker w2 is gone; start another".into()),
+    };
+    assert_eq!(told(&orders, CLIENT), [&over]);
+    assert_eq!(state(&registry, 1), JobState::Failed);
+}
+
+/// Its own client leaves while it waits.
+#[test]
+fn a_job_that_waits_ends_with_its_client() {
+    let mut registry = running(true);
+    dies(&mut registry, 1, FIRST, Duration::from_millis(500));
+    dies(&mut registry, 3, generation(1), Duration::from_millis(600));
+    registry.on_lost(CLIENT, Duration::from_millis(700));
+    registry.take_orders();
+    assert_eq!(state(&registry, 1), JobState::Failed);
+    let orders = say(&mut registry, C, register(4, None));
+    assert!(
+        !orders.iter().any(|it| matches!(it, Order::Begin { .. })),
+        "{orders:?}"
+    );
+}
+
+/// A kernel that kills its worker would kill one after the other.
+#[test]
+fn the_third_loss_in_a_row_ends_it_and_one_after_a_long_time_is_not_in_a_row() {
+    for apart in [Duration::from_secs(1), POISON_TIME] {
+        let mut registry = running(true);
+        let mut now = apart;
+        let mut last = Vec::new();
+        for number in 0..3 {
+            let (pid, worker) = (40 + number, 3 + number);
+            say(
+                &mut registry,
+                PeerLink(100 + u64::from(number)),
+                register(pid, None),
+            );
+            registry.on_tick(now);
+            registry.take_orders();
+            registry.on_loss(generation(u64::from(number)), loss(worker));
+            last = registry.take_orders();
+            now += apart;
+        }
+        let cancelled = last.iter().find_map(|it| match it {
+            Order::Cancel { key, why } => Some((*key, why.clone())),
+            _ => None,
+        });
+        match apart == POISON_TIME {
+            true => assert_eq!(cancelled, None, "{last:?}"),
+            false => {
+                let (key, why) = cancelled.expect("it ends");
+                assert_eq!(key, generation(2));
+                let all = "worker w3 is gone; worker w4 is gone; worker w5 is gone; look at what";
+                assert!(why.contains(all), "{why}");
+            }
+        }
+    }
+}
