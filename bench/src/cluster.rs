@@ -49,6 +49,7 @@ impl Running {
             tls: None,
             balance_each,
             jobs_at_once: JOBS_AT_ONCE,
+            snapshots: None,
         };
         let others = probes::threads().map_err(BenchError::Machine)?;
         let controller = ControllerProcess::start(options).map_err(Error::from)?;

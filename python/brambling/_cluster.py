@@ -73,7 +73,9 @@ class Cluster:
         state = "" if self in _open else ", closed"
         return f"<cluster at {self.address}{state}>"
 
-    def _run(self, program: Program, threads: int | None, weight: int | None) -> _native.Outcome:
+    def _run(
+        self, program: Program, threads: int | None, weight: int | None, snapshot_every: float | str | None = None
+    ) -> _native.Outcome:
         from brambling._program.travel import dumps
 
         if threads is not None:
@@ -81,7 +83,8 @@ class Cluster:
                 f"argument: threads = {threads} is of this process, and the program runs on {self!r}, whose workers have "
                 "threads of their own; leave it out"
             )
-        return self._native.run(program._builder.native, dumps(program, with_rows=False), None if weight is None else int(weight))
+        every = None if snapshot_every is None else str(snapshot_every)
+        return self._native.run(program._builder.native, dumps(program, with_rows=False), None if weight is None else int(weight), every)
 
 
 def connect(

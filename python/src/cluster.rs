@@ -202,13 +202,14 @@ impl PyCluster {
     }
 
     /// Runs a program that the workers build of bytes.
-    #[pyo3(signature = (builder, bytes, weight))]
+    #[pyo3(signature = (builder, bytes, weight, snapshot_every = None))]
     fn run(
         &self,
         py: Python<'_>,
         builder: &Builder,
         bytes: &[u8],
         weight: Option<u32>,
+        snapshot_every: Option<String>,
     ) -> PyResult<Outcome> {
         run::check_process()?;
         let cluster = self.open()?;
@@ -216,8 +217,11 @@ impl PyCluster {
         let mut caller = PyCaller::default();
         let outcome = py.detach(|| {
             let plan = Plan::compile(Arc::new(program), &Bindings::default())?;
-            let weight = run::options(None, weight).resolve()?.weight;
-            cluster.run(plan, bytes, weight, &mut caller)
+            let is_given = snapshot_every.is_some();
+            let options = run::kept(run::options(None, weight), None, snapshot_every);
+            let resolved = options.resolve()?;
+            let every = is_given.then_some(resolved.snapshot_every);
+            cluster.run_saved(plan, bytes, resolved.weight, every, &mut caller)
         });
         match outcome {
             Ok(outcome) => Ok(Outcome::new(outcome, handles)),

@@ -51,6 +51,37 @@ def test_a_job_begins_again_when_its_worker_is_killed(tmp_path, monkeypatch, cap
         assert [worker["id"] for worker in cluster.status()["workers"]] == ["w1"]
 
 
+def test_a_job_goes_on_from_its_snapshot_when_its_worker_is_killed(tmp_path, monkeypatch, capfd):
+    """Arrays of the client, values of Python and a signal, all of it saved and read again."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    store = tmp_path / "store"
+    arguments = ("cluster", "--workers", "3", "--threads", "1", "--bind", "127.0.0.1:0", "--store", str(store))
+    with running(tmp_path, *arguments) as (_, address), br.connect(address) as cluster:
+        rows = np.arange(60_000.0)
+        p = br.Program("long")
+        load = p.load(rows)
+        total = p.dataset("total", value={"turns": 0, "sum": 0.0})
+        step = lambda total, more: {"turns": total["turns"] + 1, "sum": total["sum"] / 2 + more}  # noqa: E731
+        with p.loop(while_=lambda total: total["turns"] < 900, on=total):
+            p.update(total, step, p.reduce("sum", p.map(lambda rows: time.sleep(0.0001) or rows.sum(), load)))
+        victim = cluster.status()["workers"][0]["pid"]
+
+        def kill():
+            eventually(lambda: len([it for it in store.rglob("manifests/*") if it.is_file()]) > 1)
+            os.kill(victim, signal.SIGKILL)
+
+        killing = threading.Thread(target=kill)
+        killing.start()
+        found = p.run(snapshot_every="15 turns")["total"]
+        killing.join()
+        said = capfd.readouterr().err
+        assert re.search(r"worker w1 .* is gone, .*; the job goes on from snapshot \d+", said), said
+        assert p.run()["total"] == found
+        assert found["turns"] == 900
+        eventually(lambda: not any(it.is_file() for it in store.rglob("manifests/*")))
+    assert not any(it.is_file() for it in store.rglob("*")), list(store.rglob("*"))
+
+
 def test_a_job_waits_for_a_newcomer_when_all_workers_are_killed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with running(tmp_path, "controller", "--bind", "127.0.0.1:0") as (_, address), br.connect(address) as cluster:

@@ -5,8 +5,8 @@ use crate::{FAILED, Host, OK, STUCK, Streams};
 use brambling::cluster::{
     BALANCE_EACH, Certificates, Children, Cluster, ClusterError, ControllerOptions,
     ControllerProcess, JOBS_AT_ONCE, JobStatus, MetricsEndpoint, Prints, Published, Rendezvous,
-    Share, Source, Status, TOKEN_VARIABLE, WorkerEnd, WorkerOptions, WorkerProcess,
-    forget_variable,
+    Share, SnapshotOptions, Source, Status, TOKEN_VARIABLE, WorkerEnd, WorkerOptions,
+    WorkerProcess, forget_variable,
 };
 use brambling::program::Program;
 use brambling::{Caller, Error, Failure, Settings};
@@ -96,11 +96,27 @@ struct Jobs {
     /// Leave shards where they are, unless somebody moves them or drains their worker
     #[arg(long)]
     no_balance: bool,
+    /// Save the jobs in this directory, which all hosts of the cluster see: a job whose worker dies goes on from its last snapshot. How often: the setting
+    /// snapshot_every
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
 }
 
 impl Jobs {
     fn balance_each(&self) -> Option<Duration> {
         (!self.no_balance).then_some(BALANCE_EACH)
+    }
+
+    /// Where jobs are saved, and how often.
+    fn snapshots(&self) -> Result<Option<SnapshotOptions>, Error> {
+        let Some(store) = &self.store else {
+            return Ok(None);
+        };
+        let every = Settings::default().resolve()?.snapshot_every;
+        // Workers may have been started elsewhere.
+        let store = std::path::absolute(store).unwrap_or_else(|_| store.clone());
+        let store = store.display().to_string();
+        Ok(Some(SnapshotOptions { store, every }))
     }
 }
 
@@ -217,7 +233,7 @@ impl Running {
         token_file: Option<&Path>,
         TlsFolder { tls }: &TlsFolder,
         host: &mut dyn Host,
-    ) -> Result<Running, ClusterError> {
+    ) -> Result<Running, Error> {
         let bind: SocketAddr = bind.parse().map_err(|_| ClusterError::Address {
             text: bind.to_owned(),
             source: None,
@@ -234,6 +250,7 @@ impl Running {
             tls: tls.clone(),
             balance_each: jobs.balance_each(),
             jobs_at_once: jobs.jobs_at_once,
+            snapshots: jobs.snapshots()?,
         };
         let listener = metrics.bind()?;
         let controller = ControllerProcess::start(options)?;
@@ -280,7 +297,8 @@ pub(crate) fn controller(
         ..
     } = arguments;
     let mut start = || Running::start(bind, jobs, metrics, token_file, tls, host);
-    let started = StopRequest::watch().and_then(|asked| Ok((asked, start()?)));
+    let asked = StopRequest::watch().map_err(Error::from);
+    let started = asked.and_then(|asked| Ok((asked, start()?)));
     let (asked, running) = match started {
         Ok(started) => started,
         Err(error) => return fail(streams, &error),

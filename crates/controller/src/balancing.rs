@@ -45,6 +45,9 @@ impl Controller {
 
     /// The time passes: orders what should move. `free_bytes` knows how much room workers have. To be called several times a period.
     pub fn balance(&mut self, now: Duration, free_bytes: impl Fn(WorkerId) -> u64) {
+        if self.is_saving() {
+            return;
+        }
         let Some(scales) = &mut self.scales else {
             return;
         };

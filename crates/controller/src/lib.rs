@@ -6,6 +6,7 @@
 
 pub mod balance;
 mod balancing;
+mod cuts;
 mod drains;
 mod ends;
 mod moves;
@@ -14,6 +15,7 @@ mod placement;
 pub mod registry;
 pub mod snapshots;
 
+pub use cuts::{MOVES_WAIT, SnapshotSetup};
 pub use ends::{ShardLoss, WorkerLoss};
 pub use moves::MoveRefusal;
 pub use placement::place;
@@ -21,10 +23,12 @@ pub use placement::place;
 use balance::Scales;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Ack, Body, FAN_OUT, Frame, FrameError, Joined, MapUpdate, Packet};
+use brambling_protocol::kept::CutManifest;
 use brambling_protocol::{
     EntryRange, FrameSession, Generation, JobId, JobKey, MapError, PartitionMap, Priority,
     Received, Sequence, SessionError, WorkerId,
 };
+use cuts::Cuts;
 use drains::Leaving;
 use ends::Ends;
 use moves::OrderedMove;
@@ -68,6 +72,12 @@ pub enum ControllerEffect {
         /// The worker.
         worker: WorkerId,
     },
+    /// All shards have saved at a cut: make its manifest, and say so ([`Controller::on_committed`]).
+    Commit(Box<CutManifest>),
+    /// What was saved for a cut is of no use.
+    Discard(u64),
+    /// Tell people.
+    Say(String),
     /// A worker is gone with what it held of the job. For each such worker it comes once.
     Lost(ShardLoss),
     /// The job is over; the workers are being told. It comes once.
@@ -101,8 +111,8 @@ pub enum ControllerError {
         /// The shard.
         shard: ShardId,
     },
-    /// The end of a program for shards that the job does not have.
-    #[error("{worker} says that shards have finished that its job does not have")]
+    /// News of shards that the job does not have.
+    #[error("{worker} says that shards have finished, or were saved, that its job does not have")]
     NoSuchShards {
         /// Who speaks.
         worker: WorkerId,
@@ -120,6 +130,8 @@ pub struct Controller {
     ends: Ends,
     /// None when it is not balanced.
     scales: Option<Scales>,
+    /// None when it is not saved.
+    cuts: Option<Box<Cuts>>,
     workers: BTreeMap<WorkerId, FrameSession>,
     /// Threads, where they are known.
     threads: BTreeMap<WorkerId, u32>,
@@ -150,6 +162,7 @@ impl Controller {
             untold: Untold::default(),
             ends: Ends::default(),
             scales: None,
+            cuts: None,
             workers: workers.into_iter().map(peer).collect(),
             threads: BTreeMap::new(),
             leaving: BTreeMap::new(),
@@ -239,6 +252,7 @@ impl Controller {
             Body::Finished(finished) => self.on_finished(from, &finished)?,
             Body::Failed(failed) => self.on_failed(from, &failed),
             Body::Parted(parted) => self.on_parted(from, parted),
+            Body::CutReply(reply) => self.on_cut_reply(from, reply)?,
             _ => {}
         }
         // Looked up again: the frame may have been the last word of a worker, which is told nothing

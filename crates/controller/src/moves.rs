@@ -78,6 +78,8 @@ impl Controller {
         if entry.owner == to {
             return Err(MoveRefusal::AlreadyThere(shard));
         }
+        // A shard is saved by the worker that was told of the cut.
+        self.give_up_cut();
         let version = entry.version + u64::from(!mutants::is_on("moves-keep-their-version"));
         let is_published = false;
         // Noted before the destination is asked: its answer is checked against the note.

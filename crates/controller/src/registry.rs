@@ -36,7 +36,7 @@ mod workers;
 pub use brambling_protocol::patience::HEARTBEAT;
 pub use counts::ClusterCounts;
 pub use orders::{Order, OwnedMessage};
-pub use recovery::{NEWCOMER_TIME, POISON_TIME};
+pub use recovery::{ClusterStore, NEWCOMER_TIME, POISON_TIME};
 
 use crate::WorkerLoss;
 use brambling_program::ShardId;
@@ -142,6 +142,8 @@ struct RegisteredJob {
     /// What becomes of it when a worker dies.
     survives: Survives,
     losses: Losses,
+    /// Cuts of which there are snapshots, the newest last.
+    snapshots: Vec<u64>,
 }
 
 impl RegisteredJob {
@@ -181,6 +183,8 @@ pub struct Registry {
     drains: Vec<(WorkerId, PeerLink)>,
     clients: Clients,
     counts: ClusterCounts,
+    /// Where jobs are saved, if they are.
+    store: Option<ClusterStore>,
     /// When workers have told how they fare.
     heard: BTreeMap<WorkerId, Duration>,
     /// The time, as it was last told.
@@ -204,6 +208,7 @@ impl Registry {
             drains: Vec::new(),
             clients: Clients::default(),
             counts: ClusterCounts::default(),
+            store: None,
             heard: BTreeMap::new(),
             now: Duration::ZERO,
             orders: Vec::new(),
@@ -214,6 +219,13 @@ impl Registry {
     #[must_use]
     pub fn with_jobs_at_once(mut self, jobs: u32) -> Registry {
         self.jobs_at_once = jobs.max(1);
+        self
+    }
+
+    /// The same, whose jobs are saved in a store.
+    #[must_use]
+    pub fn with_store(mut self, store: ClusterStore) -> Registry {
+        self.store = Some(store);
         self
     }
 
@@ -270,6 +282,10 @@ impl Registry {
                 if self.job_in(key).is_some() {
                     self.cancel(key.job, format!("on worker {worker}: {why}"));
                 }
+            }
+            Message::Unrestored { key, why } => {
+                let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
+                self.on_unrestored(worker, key, why);
             }
             Message::CutOff(cut) => {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;

@@ -11,6 +11,7 @@ use brambling_memory::mutants;
 use brambling_program::{
     CutAnswer, CutPlan, CutStates, CutTurn, GroupId, GroupState, LoopId, ShardId, Turn,
 };
+pub use brambling_protocol::message::SnapshotEvery;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -22,29 +23,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const MARGIN_MAX: u64 = 1 << 16;
 /// Saving takes at most this share of the time.
 const SHARE_MAX: f64 = 0.03;
-
-/// How often a job is saved.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum SnapshotEvery {
-    /// Never.
-    Off,
-    /// After so much time.
-    Time(Duration),
-    /// After so many turns of an outermost loop.
-    Turns(u64),
-}
-
-impl SnapshotEvery {
-    /// What it is unless told.
-    pub const DEFAULT: SnapshotEvery = SnapshotEvery::Time(Duration::from_secs(10));
-
-    fn time(self) -> Duration {
-        match self {
-            SnapshotEvery::Time(every) => every,
-            SnapshotEvery::Off | SnapshotEvery::Turns(_) => Duration::ZERO,
-        }
-    }
-}
 
 /// What has to be done.
 #[derive(Clone, PartialEq, Debug)]
@@ -62,6 +40,8 @@ pub enum SnapshotEffect {
         /// Groups whose shards save each for itself.
         free: Vec<GroupId>,
     },
+    /// All shards have been told of a cut whose turn a signal names: the next outcome may.
+    Name(u64),
     /// Tell all shards that there is no cut.
     Forget,
     /// All is saved: make the manifest.
@@ -90,12 +70,65 @@ pub enum SnapshotNotice {
     NoLoop,
 }
 
+impl SnapshotNotice {
+    /// As people are told it, of a job of this name.
+    pub fn words(&self, name: &str) -> String {
+        match self {
+            SnapshotNotice::LongTurn(stage) => format!(
+                "`{name}` is saved less often than snapshot_every asks: a turn of the loop that begins with `{stage}` takes longer"
+            ),
+            SnapshotNotice::Crossed(stage) => format!(
+                "`{name}` is not saved in the loop that begins with `{stage}`: an exchange is open across it; gather before the loop"
+            ),
+            SnapshotNotice::Split(stage) => format!(
+                "`{name}` is not saved in the loop that begins with `{stage}`: parts of it exchange nothing with the others, or its signal follows from nothing that they send; write those as loops of their own"
+            ),
+            SnapshotNotice::NoLoop => format!(
+                "`{name}` has no loop at whose turns it could be saved: only its results are kept"
+            ),
+        }
+    }
+}
+
+/// The loop of a cut, and the turns done of it, by those that have done the fewest. A shard of it stands where a turn ends: that turn is done as
+/// well. `turn_of` knows the turns done where a group stands. None where groups that exchange something there stand at different turns, which none do.
+pub fn place(
+    plan: &CutPlan,
+    outermost: LoopId,
+    states: &CutStates,
+    turn_of: impl Fn(GroupId, &GroupState) -> Option<(LoopId, Turn)>,
+) -> Option<(LoopId, Turn)> {
+    let done = |group: GroupId, state: &GroupState| match turn_of(group, state) {
+        Some((of, done)) if of == outermost => Some(done + 1),
+        _ => None,
+    };
+    let of = plan.loops.get(outermost as usize)?;
+    let is_tied = |group: &&GroupId| !of.free.contains(group);
+    let tied = of.takers.iter().filter(is_tied);
+    let mut tied = tied.map(|group| done(*group, &states.groups[group.index()]));
+    if let Some(first) = tied.next() {
+        return tied.all(|its| its == first).then_some((outermost, first?));
+    }
+    let groups = of.takers.iter();
+    let groups = groups.filter_map(|group| done(*group, &states.groups[group.index()]));
+    let shards = states.shards.iter();
+    let shards = shards.filter_map(|(shard, state)| done(shard.group, state));
+    // All of them have left it.
+    let turns = groups.chain(shards).min().or(of.turns);
+    Some((outermost, turns.unwrap_or(0)))
+}
+
 struct OpenCut {
     id: u64,
     /// Whether it was ordered so many turns ahead.
     is_ahead: bool,
+    /// Whether a signal names its turn.
+    is_signalled: bool,
     outermost: LoopId,
     since: Duration,
+    /// By group and shard: those that have said that they will save.
+    told: Vec<Vec<bool>>,
+    untold: u64,
     /// By group.
     states: Vec<Option<GroupState>>,
     /// Of shards that stand for themselves.
@@ -324,18 +357,23 @@ impl Snapshots {
         self.next_id += 1;
         let shards = &self.plan.shards;
         let free = self.plan.loops[outermost as usize].free.clone();
+        let none: Vec<Vec<bool>> = shards
+            .iter()
+            .map(|count| vec![false; *count as usize])
+            .collect();
+        let all = shards.iter().map(|count| u64::from(*count)).sum();
         self.phase = Phase::Open(OpenCut {
             id,
             is_ahead: matches!(turn, CutTurn::After(_)),
+            is_signalled: turn == CutTurn::Signalled,
             outermost,
             since,
+            told: none.clone(),
+            untold: all,
             own: BTreeMap::new(),
             states: vec![None; shards.len()],
-            saved: shards
-                .iter()
-                .map(|count| vec![false; *count as usize])
-                .collect(),
-            left: shards.iter().map(|count| u64::from(*count)).sum(),
+            saved: none,
+            left: all,
         });
         self.effects.push(SnapshotEffect::Order {
             cut: id,
@@ -356,6 +394,31 @@ impl Snapshots {
                 self.margin = (self.margin * 2).min(MARGIN_MAX);
             }
             self.void(now + self.pause(), cut);
+        }
+    }
+
+    /// A shard has been told of a cut, and will save there. Where a signal names the turn, that may only happen when all have been told.
+    pub fn on_will(&mut self, cut: u64, shard: ShardId) {
+        let Phase::Open(open) = &mut self.phase else {
+            return;
+        };
+        if open.id != cut {
+            return;
+        }
+        let told = &mut open.told[shard.group.index()][shard.index as usize];
+        if !std::mem::replace(told, true) {
+            open.untold -= 1;
+            if open.untold == 0 && open.is_signalled {
+                self.effects.push(SnapshotEffect::Name(cut));
+            }
+        }
+    }
+
+    /// The open cut comes to nothing, for a reason that is not its own.
+    pub fn give_up(&mut self, now: Duration) {
+        if let Phase::Open(open) = &self.phase {
+            let cut = open.id;
+            self.void(now + PAUSE, cut);
         }
     }
 

@@ -64,9 +64,7 @@ fn sent(controller: &mut Controller) -> Vec<(WorkerId, String)> {
         ControllerEffect::Moved { to, .. } => (to, "moved".into()),
         ControllerEffect::Stays { to, .. } => (to, "stays".into()),
         ControllerEffect::Left { worker } => (worker, "left".into()),
-        effect @ (ControllerEffect::Ended { .. } | ControllerEffect::Lost(_)) => {
-            panic!("no shard has finished here, and none is lost: {effect:?}")
-        }
+        effect => panic!("no shard has finished here, and none is lost or saved: {effect:?}"),
     };
     controller.take_effects().into_iter().map(sent).collect()
 }

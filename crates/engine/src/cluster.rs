@@ -17,11 +17,13 @@ mod metrics;
 mod prints;
 mod probing;
 mod rendezvous;
+mod snapshots;
 mod wire;
 mod worker;
 
 pub use brambling_program::{GroupId, ShardId};
 pub use brambling_protocol::greeting::Token;
+pub use brambling_protocol::message::SnapshotEvery;
 pub use brambling_protocol::message::{
     Client, JobDetails, JobState, JobStatus, PrintStream, Status, StuckKernel, WorkerStatus,
 };
@@ -40,6 +42,7 @@ pub use probing::{PROBE_PORT, ProbeError, ProbeListener, probe_hosts};
 pub use rendezvous::{
     CONTROLLER_VARIABLE, Published, Rendezvous, TOKEN_FILE_VARIABLE, TOKEN_VARIABLE,
 };
+pub use snapshots::SnapshotOptions;
 use std::time::Duration;
 pub use wire::set_when_input_ends;
 pub use worker::{CAUSE_BYTES_MAX, Prints, Source, WorkerEnd, WorkerOptions, WorkerProcess};

@@ -277,13 +277,16 @@ impl RunOptions {
             RunsOn::Here => self.run_here(program, caller),
             RunsOn::On { cluster, described } => {
                 self.refuse_own()?;
-                let weight = self.resolve()?.weight;
+                let resolved = self.resolve()?;
+                let (weight, every) = (resolved.weight, resolved.snapshot_every);
+                // What nobody has set is as the cluster has it.
+                let every = self.settings.snapshot_every.is_some().then_some(every);
                 let plan = Plan::compile(Arc::new(program), &self.bindings)?;
                 match described {
-                    Some(bytes) => cluster.run(plan, bytes, weight, caller),
+                    Some(bytes) => cluster.run_saved(plan, bytes, weight, every, caller),
                     None => {
                         let bytes = linked(&plan)?;
-                        cluster.run(plan, &bytes, weight, caller)
+                        cluster.run_saved(plan, &bytes, weight, every, caller)
                     }
                 }
             }
@@ -302,7 +305,6 @@ impl RunOptions {
             ("stall_seconds", self.settings.stall_seconds.is_some()),
             ("task_times", self.task_times.is_some()),
             ("store", self.settings.store.is_some()),
-            ("snapshot_every", self.settings.snapshot_every.is_some()),
         ];
         match own.into_iter().find(|(_, is_given)| *is_given) {
             None => Ok(()),

@@ -18,7 +18,20 @@ pub use places::{clear_stored, is_commanded, set_command, set_fresh, set_store};
 pub(crate) use places::of_process;
 
 pub(crate) use every::{GIVE as EVERY_GIVE, parse as parse_every};
+pub(crate) use found::read_values;
+pub(crate) use mailbox::{CutMailbox, Said};
+pub(crate) use parts::SnapshotWriter;
 pub(crate) use stored::{StoreCaller, Stored};
+
+/// Outcomes of a program's own signals, as far as they are known.
+pub(crate) fn root_outcomes(plan: &Plan, job: &Job) -> Vec<(StageId, bool)> {
+    let spec = plan.program.spec();
+    let stages = (0..).map(StageId).zip(&spec.stages);
+    let signals =
+        stages.filter(|(_, stage)| stage.kind == StageKind::Signal && stage.block == Spec::ROOT);
+    let outcome = |(id, _)| Some((id, job.first_outcome(id)?));
+    signals.filter_map(outcome).collect()
+}
 
 /// Fingerprints of what a program begins with, all of which is read.
 pub(crate) fn sources(plan: &Plan) -> Option<Vec<SourceMark>> {
@@ -26,10 +39,10 @@ pub(crate) fn sources(plan: &Plan) -> Option<Vec<SourceMark>> {
 }
 
 use crate::Outcome;
-use brambling_program::{CutStates, DatasetId, Plan};
+use brambling_program::{CutStates, DatasetId, Plan, Spec, StageId, StageKind};
 use brambling_protocol::kept::{CutManifest, KeptError, SourceMark};
 use brambling_storage::{DirectoryStore, ObjectKey, ObjectStore, StoreError, StoreTrouble};
-use parts::SnapshotWriter;
+use brambling_worker::executor::Job;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;

@@ -248,6 +248,7 @@ impl Central {
             members: all.map(member).collect(),
             shards: counts.to_vec(),
             map: map.entries().collect(),
+            kept: None,
         };
         let machine = Controller::new(key.job, key.generation, map, workers);
         known.machines.insert(key, machine);

@@ -6,6 +6,7 @@
 //! bodies are postcard.
 
 mod control;
+mod cuts;
 mod data;
 mod error;
 mod header;
@@ -17,6 +18,7 @@ pub use control::{
     Parted, Reserve, Reserved, Retired, ShardPart, ShardRange, SignalOutcome, SignalQuery,
     SourceCredit,
 };
+pub use cuts::{CutAsk, CutCall, CutOrder, CutReply, CutWord, SavedParts, SavedShards};
 pub use data::{Data, DataHead, EmptyMarks, FrameTail, Piece, Route, VersionRange};
 pub use error::FrameError;
 pub use header::{BODY_BYTES_MAX, FORMAT, HEADER_BYTES, Header, Kind};
@@ -86,6 +88,10 @@ pub enum Body<'a> {
     Relay(Relay),
     /// One source may go on.
     SourceCredit(SourceCredit),
+    /// Shards are asked about a cut.
+    CutCall(CutCall),
+    /// What is told of it.
+    CutReply(CutReply),
 }
 
 impl Body<'_> {
@@ -114,6 +120,8 @@ impl Body<'_> {
             Body::Gone(_) => Kind::Gone,
             Body::Relay(_) => Kind::Relay,
             Body::SourceCredit(_) => Kind::SourceCredit,
+            Body::CutCall(_) => Kind::CutCall,
+            Body::CutReply(_) => Kind::CutReply,
         }
     }
 }
@@ -158,6 +166,8 @@ impl<'a> Frame<'a> {
             Body::Gone(body) => control::encode(body, out),
             Body::Relay(body) => control::encode(body, out),
             Body::SourceCredit(body) => control::encode(body, out),
+            Body::CutCall(body) => control::encode(body, out),
+            Body::CutReply(body) => control::encode(body, out),
         }
         self.put_header(&mut out[start..], &[]);
     }
@@ -257,6 +267,8 @@ impl<'a> Frame<'a> {
             Kind::Gone => Body::Gone(control::decode(body)?),
             Kind::Relay => Body::Relay(control::decode(body)?),
             Kind::SourceCredit => Body::SourceCredit(control::decode(body)?),
+            Kind::CutCall => Body::CutCall(control::decode(body)?),
+            Kind::CutReply => Body::CutReply(control::decode(body)?),
         };
         Ok(header.before(body))
     }

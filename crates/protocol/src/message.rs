@@ -8,9 +8,10 @@
 
 use crate::ids::{Generation, JobId, JobKey, WorkerId};
 use crate::map::EntryRange;
-use brambling_program::{DatasetId, ShardId};
+use brambling_program::{CutPlan, DatasetId, ShardId};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The most that one message carries of a program or of a result; larger ones are cut.
 pub const PART_BYTES: usize = 1 << 20;
@@ -221,6 +222,20 @@ pub enum Message<'a> {
         /// What was lost.
         why: &'a str,
     },
+    /// The controller to a client: something about its job that people are to read.
+    Told {
+        /// The job.
+        job: JobId,
+        /// A line.
+        line: &'a str,
+    },
+    /// A worker to the controller: the job cannot begin at the cut of its [`Prepare`], of which something is damaged or missing.
+    Unrestored {
+        /// The job.
+        key: JobKey,
+        /// What, and why.
+        why: &'a str,
+    },
 }
 
 /// What becomes of a job when a worker dies that holds shards of it.
@@ -228,6 +243,54 @@ pub enum Message<'a> {
 pub struct Survives {
     /// It may begin again: its client sends the program once more, and the rows that are asked for.
     pub repeats: bool,
+    /// Where it may be saved, if it may.
+    pub cuts: Option<JobCuts>,
+}
+
+/// What has to be known of a job to save it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JobCuts {
+    /// The program, by its hash.
+    pub program: u128,
+    /// Where it may be saved.
+    pub plan: CutPlan,
+    /// How often it is to be; none: as the cluster does.
+    pub every: Option<SnapshotEvery>,
+}
+
+/// How often a job is saved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SnapshotEvery {
+    /// Never.
+    Off,
+    /// After so much time.
+    Time(Duration),
+    /// After so many turns of an outermost loop.
+    Turns(u64),
+}
+
+impl SnapshotEvery {
+    /// What it is unless told.
+    pub const DEFAULT: SnapshotEvery = SnapshotEvery::Time(Duration::from_secs(10));
+
+    /// The least time between two snapshots.
+    pub fn time(self) -> Duration {
+        match self {
+            SnapshotEvery::Time(every) => every,
+            SnapshotEvery::Off | SnapshotEvery::Turns(_) => Duration::ZERO,
+        }
+    }
+}
+
+/// Where a job's snapshots are.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeptPlace {
+    /// The store, by its name.
+    pub store: String,
+    /// How the keys of the job's objects begin there.
+    pub place: String,
+    /// The cut at which the job begins, if it does not begin at its start.
+    pub cut: Option<u64>,
 }
 
 /// What a client sends to the workers of a job.
@@ -457,6 +520,8 @@ pub struct Prepare {
     pub shards: Vec<u32>,
     /// Who holds what at the beginning.
     pub map: Vec<EntryRange>,
+    /// Where it is saved, if it is.
+    pub kept: Option<KeptPlace>,
 }
 
 /// A worker and how to reach it.

@@ -17,6 +17,7 @@ fn news() -> News {
             turn: 4,
         },
         outcome: true,
+        cut: None,
     })
 }
 
@@ -123,6 +124,7 @@ fn all_news_are_of_one_generation_of_one_job() {
             generation,
             position,
             outcome: true,
+            cut: None,
         }),
         News::MapUpdate(MapUpdate {
             job,

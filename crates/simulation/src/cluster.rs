@@ -469,6 +469,12 @@ impl<'a> SimulatedCluster<'a> {
                         "the job is over before all of its shards have finished and arrived"
                     );
                 }
+                effect @ (ControllerEffect::Lost(_)
+                | ControllerEffect::Commit(_)
+                | ControllerEffect::Discard(_)
+                | ControllerEffect::Say(_)) => {
+                    unreachable!("nobody dies here, and nothing is saved: {effect:?}")
+                }
                 ControllerEffect::Stays { shard, to } => {
                     self.watch.note(|| format!("{to} has no room for {shard}"));
                 }

@@ -326,7 +326,7 @@ impl SimulatedExecutor {
 
     /// A signal is given.
     pub fn decided(&mut self, at: Position, outcome: bool) -> Result<(), NodeError> {
-        self.node().decided(at, outcome)
+        self.node().decided(at, outcome, None)
     }
 
     // ---- what is merged on its way

@@ -242,7 +242,9 @@ fn check(seed: u64, pools: &[Pool]) -> usize {
             }
         }
         let cut = Cut::LoopTop(outermost);
-        let restored = Restored::new(&plan, cut, states, outcomes.clone(), values.clone());
+        let restored = Restored::new(&plan, cut, states, outcomes.clone(), values.clone(), |_| {
+            true
+        });
         let restored = Some(Arc::new(restored.expect("all was saved")));
         let options = JobOptions {
             restored,

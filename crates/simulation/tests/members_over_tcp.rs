@@ -125,6 +125,7 @@ impl Control {
                 ControllerEffect::Ended { failure } => assert_eq!(failure, None),
                 ControllerEffect::Stays { shard, .. } => panic!("there is room for {shard}"),
                 ControllerEffect::Left { worker } => panic!("{worker} was not told to leave"),
+                other => panic!("nobody dies here, and nothing is saved: {other:?}"),
             }
         }
         result

@@ -204,6 +204,7 @@ fn owned() -> impl Strategy<Value = Body<'static>> {
                 generation,
                 position,
                 outcome,
+                cut: None,
             })
         }),
         1 => (generation(), position()).prop_map(move |(generation, position)| {
@@ -282,6 +283,7 @@ fn owned() -> impl Strategy<Value = Body<'static>> {
                     generation,
                     position,
                     outcome,
+                    cut: None,
                 });
                 Body::Relay(Relay { to, news })
             }
@@ -412,7 +414,7 @@ impl Run {
             Step::Depart => std::mem::take(&mut self.draining)
                 .into_iter()
                 .try_for_each(|shard| self.node.depart(shard, &[])),
-            Step::Decides(at, outcome) => self.node.decided(at, outcome),
+            Step::Decides(at, outcome) => self.node.decided(at, outcome, None),
         };
         for effect in self.node.take_effects() {
             match effect {
@@ -431,7 +433,10 @@ impl Run {
                     let piece = Encoded::from(PieceBytes::from(first));
                     self.node.combined(at, group, SentPiece::Encoded(piece))?;
                 }
-                NodeEffect::End { .. } | NodeEffect::Forget(_) => {}
+                NodeEffect::End { .. }
+                | NodeEffect::Forget(_)
+                | NodeEffect::Cut(_)
+                | NodeEffect::CutNamed { .. } => {}
                 effect => unreachable!("{effect:?}"),
             }
         }
@@ -648,6 +653,7 @@ fn signal(outcome: bool) -> Body<'static> {
             turn: 0,
         },
         outcome,
+        cut: None,
     })
 }
 

@@ -167,7 +167,7 @@ fn answer(metadata: &TravellingMetadata) -> Result<(), NodeError> {
         stage: StageId(5),
         turn: 3,
     };
-    node.decided(position, true).unwrap();
+    node.decided(position, true, None).unwrap();
     Says(&mut node, PEER, 0).say(part(VERSION, (0, 1), &bytes))
 }
 

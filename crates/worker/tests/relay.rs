@@ -33,6 +33,7 @@ fn signal() -> SignalOutcome {
         generation: NOW,
         position: Position { stage, turn },
         outcome: true,
+        cut: None,
     }
 }
 

@@ -79,7 +79,7 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
             file, or none. Not on a cluster.
         snapshot_every : float or str, optional
             How often the run is saved: seconds, a time such as "500ms" or "2min", a number of turns of its loop such as "20 turns", or
-            "off". By default BRAMBLING_SNAPSHOT_EVERY, the settings file, or 10 s.
+            "off". By default BRAMBLING_SNAPSHOT_EVERY, the settings file, or 10 s; on a cluster as its controller has it.
 
         Returns
         -------
@@ -120,10 +120,11 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
         cluster = _cluster.current()
         _log.began(self.name, self._builder.text, threads)
         if cluster is not None:
-            for name, own in (("store", store), ("snapshot_every", snapshot_every)):
-                if own is not None:
-                    raise ClusterError(f"{name} says how a run of this process is kept; on a cluster leave it out")
-            outcome = cluster._run(self, threads, weight)
+            if store is not None:
+                raise ClusterError(
+                    "store says where a run of this process is kept; on a cluster leave it out: its controller has a store of its own (--store)"
+                )
+            outcome = cluster._run(self, threads, weight, snapshot_every)
         else:
             with one_blas_thread():
                 outcome = self._builder.run(

@@ -2,9 +2,9 @@
 
 use super::{JobState, OwnedMessage, PeerLink, RegisteredJob, Registry, RegistryError, WEIGHT_MAX};
 use crate::WorkerLoss;
-use brambling_protocol::JobId;
 use brambling_protocol::message::{Brings, Client, JobDetails, Survives};
 use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
+use brambling_protocol::{JobId, JobKey};
 use std::collections::BTreeMap;
 
 /// The most characters of a name that a client gives itself.
@@ -100,6 +100,14 @@ fn cleaned(name: &str) -> String {
 }
 
 impl Registry {
+    /// A job's client is told something that people are to read.
+    pub fn tell_client(&mut self, key: JobKey, line: &str) {
+        let (job, line) = (key.job, line.to_owned());
+        if let Some(client) = self.job_in(key).and_then(|job| job.client) {
+            self.tell(client, OwnedMessage::Told { job, line });
+        }
+    }
+
     /// A client says who it is.
     pub(super) fn on_introduce(&mut self, from: PeerLink, client: &Client) {
         let client = Client {
@@ -173,6 +181,11 @@ impl Registry {
             let failure = failure.clone();
             self.tell(by, OwnedMessage::Over { job, failure });
         }
+    }
+
+    /// What a job is called.
+    pub fn name_of(&self, id: JobId) -> Option<&str> {
+        self.jobs.get(&id).map(|job| job.name.as_str())
     }
 
     /// What is known of each job.

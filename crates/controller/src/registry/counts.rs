@@ -25,6 +25,8 @@ pub struct ClusterCounts {
     pub heartbeats_missed: u64,
     /// Times a job has begun again because of what it had lost with a worker.
     pub recoveries: u64,
+    /// Snapshots of jobs that were taken.
+    pub snapshots: u64,
     /// Workers that are gone without having been drained.
     pub workers_lost: u64,
 }

@@ -63,6 +63,7 @@ impl Registry {
             brings,
             survives,
             losses: Losses::default(),
+            snapshots: Vec::new(),
         };
         self.jobs.insert(id, job);
         self.counts.submitted += 1;
@@ -116,17 +117,20 @@ impl Registry {
             at: self.workers[worker].listens_at,
         };
         let to_reach: Vec<Member> = members.iter().map(member).collect();
+        let kept = self.kept_place(id);
         // The job's controller begins before the members are told: their first frames find it.
         self.orders.push(Order::Begin {
             key,
             members: members.iter().map(|(id, _)| *id).collect(),
             map: map.clone(),
+            kept: kept.clone(),
         });
         let prepare = Prepare {
             key,
             members: to_reach.clone(),
             shards,
             map: map.entries().collect(),
+            kept: kept.map(|(place, _)| place),
         };
         // Kept for workers that come back, or come later.
         self.running.insert(key, prepare.clone());
@@ -211,6 +215,9 @@ impl Registry {
         self.tell_enders(id);
         self.queued.retain(|queued| *queued != id);
         self.release_members(id);
+        if let Some((place, _)) = self.kept_place(id) {
+            self.orders.push(Order::Clear(place));
+        }
         self.forget_old();
         // Begun last: by now the room and the place of this job are free.
         self.begin_next();

@@ -4,7 +4,8 @@ use super::PeerLink;
 use crate::WorkerLoss;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
-    Accepted, JobDetails, Member, Message, Move, Prepare, Registered, ShardTimes,
+    Accepted, JobCuts, JobDetails, KeptPlace, Member, Message, Move, Prepare, Registered,
+    ShardTimes,
 };
 use brambling_protocol::{JobId, JobKey, PartitionMap, WorkerId};
 
@@ -26,6 +27,8 @@ pub enum Order {
         members: Vec<WorkerId>,
         /// Where its shards are.
         map: PartitionMap,
+        /// Where and how it is saved, if it is.
+        kept: Option<(KeptPlace, JobCuts)>,
     },
     /// The job's controller has to tell its members that it is over.
     Cancel {
@@ -82,6 +85,8 @@ pub enum Order {
     },
     /// The job's controller is not needed any more.
     Forget(JobKey),
+    /// What is stored of a job is of no use any more.
+    Clear(KeptPlace),
     /// Somebody asks how the cluster fares: tell them [`Registry::status`](super::Registry::status).
     Report {
         /// On which link.
@@ -107,6 +112,7 @@ pub enum OwnedMessage {
     Jobs(Vec<JobDetails>),
     Weigh { job: JobId, weight: u32 },
     Recovering { job: JobId, why: String },
+    Told { job: JobId, line: String },
 }
 
 impl OwnedMessage {
@@ -138,6 +144,7 @@ impl OwnedMessage {
                 job: *job,
                 weight: *weight,
             },
+            OwnedMessage::Told { job, line } => Message::Told { job: *job, line },
             OwnedMessage::Recovering { job, why } => Message::Recovering { job: *job, why },
         }
     }

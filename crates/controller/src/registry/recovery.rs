@@ -1,15 +1,17 @@
-//! Owns what becomes of a job that has lost shards with a worker: it begins again, as its next generation. The registry calls it when a job's controller reports
+//! Owns what becomes of a job that has lost shards with a worker: it begins again, as its next generation, at its newest snapshot if there is one. The registry calls it when a job's controller reports
 //! a loss. It rolls nothing back: members of the old generation drop what they have of it, and the new one begins beside them.
 //!
 //! # Rules
 //! * A job begins again if its client has said that it may. It comes before all others that wait.
 //! * Where no worker takes jobs, it waits for a newcomer for [`NEWCOMER_TIME`], and its client is told so. Then it ends with its loss.
 //! * A third loss in a row ends it with all three told: a kernel that kills its worker would else kill all of them. Losses are in a row when each came within
-//!   [`POISON_TIME`] of the beginning of its generation.
+//!   [`POISON_TIME`] of the beginning of its generation, and there was no snapshot between them.
+//! * A snapshot that a worker finds damaged is not used again: the one before it is, or the job's start.
 
 use super::{JobState, OwnedMessage, Registry};
 use crate::ShardLoss;
-use brambling_protocol::{Generation, JobId, JobKey};
+use brambling_protocol::message::{JobCuts, KeptPlace, SnapshotEvery};
+use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use std::time::Duration;
 
 /// How long a job that has to begin again waits for a worker. Shorter: whoever replaces workers, such as a cluster manager, is too late. Longer: people wait for
@@ -20,6 +22,20 @@ pub const NEWCOMER_TIME: Duration = Duration::from_secs(60);
 pub const POISON_TIME: Duration = Duration::from_secs(60);
 /// So many losses in a row end a job.
 const LOSSES_MAX: usize = 3;
+
+/// How many snapshots of a job are kept: if the newest is damaged, the one before it is used.
+const SNAPSHOTS: usize = 2;
+
+/// Where a cluster's jobs are saved.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ClusterStore {
+    /// The store, by its name.
+    pub store: String,
+    /// How the keys of this cluster's objects begin.
+    pub prefix: String,
+    /// How often jobs are saved that do not say.
+    pub every: SnapshotEvery,
+}
 
 /// What a job has lost, and when.
 #[derive(Default)]
@@ -76,6 +92,53 @@ impl Registry {
         self.begin_again(key.job, &loss);
     }
 
+    /// Where a job is saved, and how; it begins at the newest snapshot.
+    pub(super) fn kept_place(&self, id: JobId) -> Option<(KeptPlace, JobCuts)> {
+        let store = self.store.as_ref()?;
+        let job = self.jobs.get(&id)?;
+        let mut cuts = job.survives.cuts.clone()?;
+        let every = *cuts.every.get_or_insert(store.every);
+        (every != SnapshotEvery::Off).then(|| {
+            let place = KeptPlace {
+                store: store.store.clone(),
+                place: format!("{}/{}", store.prefix, id.0),
+                cut: job.snapshots.last().copied(),
+            };
+            (place, cuts)
+        })
+    }
+
+    /// There is a snapshot of a job. Those that are not kept any more may be deleted: gives those that are.
+    pub fn on_snapshot(&mut self, key: JobKey, cut: u64) -> Vec<u64> {
+        let Some(job) = self.jobs.get_mut(&key.job) else {
+            return Vec::new();
+        };
+        if job.generation == key.generation {
+            job.snapshots.push(cut);
+            let old = job.snapshots.len().saturating_sub(SNAPSHOTS);
+            job.snapshots.drain(..old);
+            // The job has come further than the kernel that killed its worker.
+            job.losses.in_a_row.clear();
+            self.counts.snapshots += 1;
+        }
+        job.snapshots.clone()
+    }
+
+    /// A worker cannot use the snapshot at which a job was to begin.
+    pub(super) fn on_unrestored(&mut self, worker: WorkerId, key: JobKey, why: &str) {
+        let job = (self.jobs.get_mut(&key.job)).filter(|it| it.generation == key.generation);
+        let Some(job) = job.filter(|it| it.state == JobState::Running) else {
+            return;
+        };
+        job.snapshots.pop();
+        let loss = ShardLoss {
+            worker,
+            why: format!("worker {worker} cannot use the snapshot: {why}"),
+            way_out: "run the program again",
+        };
+        self.begin_again(key.job, &loss);
+    }
+
     fn begin_again(&mut self, id: JobId, loss: &ShardLoss) {
         self.end_wishes(id);
         self.release_members(id);
@@ -92,7 +155,11 @@ impl Registry {
         // Before all others: it had its turn already.
         self.queued.push_front(id);
         if let Some(client) = job.client {
-            let why = loss.why.clone();
+            let how = match job.snapshots.last() {
+                Some(cut) => format!("goes on from snapshot {cut}"),
+                None => "begins again".into(),
+            };
+            let why = format!("{}; the job {how}", loss.why);
             self.tell(client, OwnedMessage::Recovering { job: id, why });
         }
         self.begin_next();

@@ -14,7 +14,13 @@ use std::time::Duration;
 fn a_job_is_placed_by_threads_and_its_members_and_client_are_told() {
     let mut registry = two_workers();
     let orders = say(&mut registry, CLIENT, submit(&[8, 1]));
-    let Some(Order::Begin { key, members, map }) = orders.get(1) else {
+    let Some(Order::Begin {
+        key,
+        members,
+        map,
+        kept: None,
+    }) = orders.get(1)
+    else {
         panic!("{orders:?}");
     };
     assert_eq!(

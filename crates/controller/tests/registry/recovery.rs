@@ -23,7 +23,10 @@ fn running(repeats: bool) -> Registry {
     say(
         &mut registry,
         CLIENT,
-        Message::Survives(Survives { repeats }),
+        Message::Survives(Survives {
+            repeats,
+            cuts: None,
+        }),
     );
     say(&mut registry, CLIENT, submit(&[4]));
     registry
@@ -69,7 +72,10 @@ fn a_job_begins_again_on_those_that_are_left() {
     else {
         panic!("{orders:?}");
     };
-    assert_eq!((*job, &why[..]), (FIRST.job, "worker w1 is gone"));
+    assert_eq!(
+        (*job, &why[..]),
+        (FIRST.job, "worker w1 is gone; the job begins again")
+    );
     assert_eq!(*key, generation(1));
     let members: Vec<WorkerId> = members.iter().map(|it| it.worker).collect();
     assert_eq!(members, [WorkerId(2)]);

@@ -87,6 +87,7 @@ fn what_is_told_is_sent_as_it_is() {
         members: vec![member],
         shards: vec![6],
         map: Vec::new(),
+        kept: None,
     };
     let accepted = Accepted {
         key,
@@ -133,6 +134,13 @@ fn what_is_told_is_sent_as_it_is() {
         (
             OwnedMessage::Weigh { job, weight },
             Message::Weigh { job, weight },
+        ),
+        (
+            OwnedMessage::Told {
+                job,
+                line: why.into(),
+            },
+            Message::Told { job, line: why },
         ),
         (
             OwnedMessage::Recovering {

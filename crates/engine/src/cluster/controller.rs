@@ -1,23 +1,27 @@
 //! The process that knows who takes part and where shards are.
 
 mod metrics;
+mod snapshots;
 
 use super::jobs::host;
+use super::snapshots::SnapshotOptions;
 use super::wire::{board, epoch, framed, message};
 use super::{Certificates, ClusterError, Token, VERSION};
 use brambling_controller::balance::Scales;
 pub use brambling_controller::registry::JOBS_AT_ONCE;
-use brambling_controller::registry::{Order, OwnedMessage, PeerLink, Registry};
-use brambling_controller::{Controller, ControllerEffect};
+use brambling_controller::registry::{ClusterStore, Order, OwnedMessage, PeerLink, Registry};
+use brambling_controller::{Controller, ControllerEffect, SnapshotSetup};
 use brambling_exchange::transports::switchboard::{Party, PartyRefusal, Reception, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
 use brambling_memory::Budget;
 use brambling_program::ShardId;
 use brambling_protocol::frame::Incoming;
-use brambling_protocol::message::Message;
+use brambling_protocol::kept::CutManifest;
+use brambling_protocol::message::{JobCuts, KeptPlace, Message, SnapshotEvery};
 use brambling_protocol::patience::Awake;
-use brambling_protocol::{JobKey, Sequence, WorkerId};
+use brambling_protocol::{JobId, JobKey, Sequence, WorkerId};
 use metrics::EndedMoves;
+use snapshots::SnapshotWriting;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +46,8 @@ pub struct ControllerOptions {
     pub balance_each: Option<Duration>,
     /// How many jobs run at a time, [`JOBS_AT_ONCE`] for example: they share the workers' threads by their weights, and further ones wait.
     pub jobs_at_once: u32,
+    /// Where jobs are saved, if they are.
+    pub snapshots: Option<SnapshotOptions>,
 }
 
 /// How often a controller balances, unless it is told otherwise.
@@ -80,6 +86,12 @@ struct State {
     next_caller: u64,
     balance_each: Option<Duration>,
     moves: EndedMoves,
+    /// Writes snapshots, where there are any.
+    writing: Option<SnapshotWriting>,
+    /// Of each job, the snapshots at which it may begin.
+    bases: BTreeMap<JobId, Vec<CutManifest>>,
+    /// Where each job is saved.
+    places: BTreeMap<JobId, String>,
     awake: Awake,
     has_ended: bool,
 }
@@ -96,6 +108,7 @@ impl ControllerProcess {
             tls,
             balance_each,
             jobs_at_once,
+            snapshots,
         } = options;
         let state = State {
             registry: Registry::new(VERSION).with_jobs_at_once(jobs_at_once),
@@ -104,6 +117,9 @@ impl ControllerProcess {
             next_caller: 0,
             balance_each,
             moves: EndedMoves::default(),
+            writing: None,
+            bases: BTreeMap::new(),
+            places: BTreeMap::new(),
             awake: Awake::default(),
             has_ended: false,
         };
@@ -115,12 +131,25 @@ impl ControllerProcess {
             heard: AtomicU64::new(0),
             said: AtomicU64::new(0),
         });
+        let epoch = epoch()?;
+        if let Some(options) = &snapshots {
+            let writing = SnapshotWriting::start(options, epoch, &shared)?;
+            let mut state = shared.state();
+            let store = ClusterStore {
+                store: options.store.clone(),
+                prefix: writing.prefix.clone(),
+                every: options.every,
+            };
+            let registry = Registry::new(VERSION).with_jobs_at_once(jobs_at_once);
+            state.registry = registry.with_store(store);
+            state.writing = Some(writing);
+        }
         let reception = Arc::new(ControllerReception(Arc::downgrade(&shared)));
         let board = board(
             Some(bind),
             token,
             tls.as_ref(),
-            epoch()?,
+            epoch,
             &Budget::unlimited(),
             reception,
         )
@@ -178,6 +207,11 @@ impl Drop for ControllerProcess {
         if let Some(ticker) = self.ticker.take() {
             let _ = ticker.join();
         }
+        let writing = self.shared.state().writing.take();
+        // Not under the lock: what it writes it tells.
+        if let Some(writing) = writing {
+            writing.end();
+        }
     }
 }
 
@@ -197,6 +231,7 @@ impl ControllerShared {
             state.registry.on_tick(now);
             state.jobs.values_mut().for_each(Controller::on_tick);
             state.balance(now);
+            state.jobs.values_mut().for_each(|it| it.snapshot(now));
             state.act(self);
             let waited = self.ends.wait_timeout(state, TICK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -249,6 +284,15 @@ impl State {
                 shared.said.fetch_add(1, Ordering::Relaxed);
                 shared.board().send(key, [(to, bytes)]);
             }
+            ControllerEffect::Commit(manifest) => {
+                let place = self.places.get(&key.job).cloned();
+                if let (Some(writing), Some(place)) = (&self.writing, place) {
+                    writing.commit(key, place, manifest);
+                }
+            }
+            // What it has left goes with the next snapshot.
+            ControllerEffect::Discard(_) => {}
+            ControllerEffect::Say(line) => self.registry.tell_client(key, &line),
             ControllerEffect::Lost(loss) => self.registry.on_loss(key, loss),
             ControllerEffect::Ended { failure } => self.registry.on_over(key, failure),
             ControllerEffect::Left { worker } => {
@@ -337,7 +381,12 @@ impl State {
                 self.say(shared, to, Message::Silences(silences));
                 self.say(shared, to, Message::Status(status));
             }
-            Order::Begin { key, members, map } => {
+            Order::Begin {
+                key,
+                members,
+                map,
+                kept,
+            } => {
                 let mut machine =
                     Controller::new(key.job, key.generation, map, members.iter().copied());
                 for worker in members {
@@ -345,6 +394,10 @@ impl State {
                 }
                 if let Some(period) = self.balance_each {
                     machine.put_on(Scales::levelling(period));
+                }
+                if let Some((place, cuts)) = kept {
+                    machine.keep(self.setup(key, &place, cuts));
+                    self.places.insert(key.job, place.place);
                 }
                 self.jobs.insert(key, machine);
                 let side = Side {
@@ -383,10 +436,35 @@ impl State {
                     machine.on_times(worker, &times);
                 }
             }
+            Order::Clear(place) => {
+                let job = self.places.iter().find(|(_, its)| **its == place.place);
+                if let (Some(job), Some(writing)) = (job.map(|(job, _)| *job), &self.writing) {
+                    self.places.remove(&job);
+                    self.bases.remove(&job);
+                    writing.clear(job, place);
+                }
+            }
             Order::Forget(key) => {
                 self.jobs.remove(&key);
                 shared.board().leave(key);
             }
+        }
+    }
+
+    /// How a job is saved that begins.
+    fn setup(&self, key: JobKey, place: &KeptPlace, cuts: JobCuts) -> SnapshotSetup {
+        let bases = self.bases.get(&key.job).into_iter().flatten();
+        let mut at = bases.filter(|it| Some(it.cut) == place.cut);
+        SnapshotSetup {
+            program: cuts.program,
+            name: self
+                .registry
+                .name_of(key.job)
+                .unwrap_or_default()
+                .to_owned(),
+            plan: cuts.plan,
+            every: cuts.every.unwrap_or(SnapshotEvery::Off),
+            base: at.next().cloned(),
         }
     }
 

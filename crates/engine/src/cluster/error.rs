@@ -4,7 +4,7 @@ use brambling_exchange::transports::tcp::Lost;
 use brambling_program::LinkError;
 use brambling_protocol::greeting::GreetingError;
 use brambling_protocol::{JobId, WorkerId};
-use brambling_storage::OpenError;
+use brambling_storage::{OpenError, StoreError};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,6 +48,13 @@ pub enum ClusterError {
     Spill {
         /// Which, and why not.
         source: OpenError,
+    },
+    /// Nothing can be stored where the cluster's jobs are to be saved.
+    #[error(transparent)]
+    Store {
+        /// Which store, and why not.
+        #[from]
+        source: StoreError,
     },
     /// Nobody answers there, or whoever does is no controller.
     #[error(

@@ -512,6 +512,16 @@ impl WorkerShared {
         state.unprepared.insert(key, why);
     }
 
+    /// Tells the controller that a job cannot begin here at its snapshot.
+    fn say_unrestored(&self, key: JobKey, why: &str) {
+        let state = self.state();
+        // Without a link: whoever is cut off from the controller is lost there, and the job begins once more.
+        if let Some(link) = state.link.filter(|_| state.is_open) {
+            let message = Message::Unrestored { key, why };
+            self.control().say(link, [framed(message)]);
+        }
+    }
+
     // ---- jobs
 
     /// The job of this key; who comes first, client or controller, makes it.

@@ -2,17 +2,15 @@
 
 use super::mailbox::{CutMailbox, Said};
 use super::parts::SnapshotWriter;
+use super::root_outcomes;
 use super::stored::Kept;
 use super::{JobStore, marks};
-use brambling_controller::snapshots::{SnapshotEffect, SnapshotEvery, SnapshotNotice, Snapshots};
+use brambling_controller::snapshots::{SnapshotEffect, SnapshotEvery, Snapshots, place};
 use brambling_memory::held;
-use brambling_program::{
-    Cut, CutStates, DatasetId, GroupId, GroupState, LoopId, Plan, StageKind, Turn,
-};
-use brambling_protocol::kept::{CutManifest, SourceMark, StoredPart};
+use brambling_program::{Cut, CutStates, LoopId, Plan, Turn};
+use brambling_protocol::kept::{CutManifest, SourceMark};
 use brambling_storage::{StoreError, StoreTrouble};
 use brambling_worker::executor::{Capture, CapturedValue, CutKeeper, CutQuestion, CutRequest, Job};
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, Weak};
@@ -186,7 +184,7 @@ impl Works {
                 let at = self.plan.turn_of(shard.group, &at);
                 self.machine.on_stands(shard, at);
             }
-            Said::Answered(cut, answer) => self.machine.on_answer(now, cut, answer),
+            Said::Answered(cut, _, answer) => self.machine.on_answer(now, cut, answer),
             Said::Captured(cut, capture) => self.save(cut, capture),
         }
     }
@@ -261,14 +259,15 @@ impl Works {
                 }));
             }
             SnapshotEffect::Commit { cut, states } => self.commit(cut, states, &job),
+            // The job does that itself: all its shards hear what it is asked.
+            SnapshotEffect::Name(_) => {}
             SnapshotEffect::Discard(_) => {
                 self.writer = None;
                 // What is left lies there until the next sweep.
                 let _ = self.store.sweep();
             }
             SnapshotEffect::Tell(notice) => {
-                let text = self.words(&notice);
-                self.tell(text);
+                self.tell(notice.words(&self.store.name));
             }
         }
     }
@@ -291,20 +290,22 @@ impl Works {
         let writer = self.writer.take();
         let written = writer.map_or(Ok((Vec::new(), Vec::new())), SnapshotWriter::finish);
         let committed = written.and_then(|(objects, parts)| {
-            let (objects, parts) = self.with_base(objects, parts);
-            let manifest = CutManifest {
+            let mut manifest = CutManifest {
                 program: self.store.program,
                 name: self.store.name.clone(),
                 cut,
                 at: Cut::LoopTop(at),
                 turns,
                 states,
-                outcomes: self.outcomes(job),
+                outcomes: root_outcomes(&self.plan, job),
                 sources,
                 objects,
                 parts,
                 results: None,
             };
+            if let Some(base) = &self.base {
+                manifest.fill_from(&base.manifest);
+            }
             self.store.commit(&manifest)?;
             self.base = Some(Base { manifest });
             Ok((at, turns))
@@ -319,90 +320,13 @@ impl Works {
         }
     }
 
-    /// The loop of the cut, and the turns done of it, by those that have done the fewest. A shard of it stands where a turn ends: that turn is done as
-    /// well. None where groups that exchange something there stand at different turns, which none do.
+    /// The loop of the cut, and the turns done of it.
     fn place(&self, states: &CutStates) -> Option<(LoopId, Turn)> {
-        let outermost = self.outermost;
-        let done = |group: GroupId, state: &GroupState| match self.plan.turn_of(group, state) {
-            Some((of, done)) if of == outermost => Some(done + 1),
-            _ => None,
-        };
-        let cut_plan = self.plan.cut_plan();
-        let of = &cut_plan.loops[outermost as usize];
-        let is_tied = |group: &&GroupId| !of.free.contains(group);
-        let mut tied = of.takers.iter().filter(is_tied);
-        let mut tied = tied
-            .by_ref()
-            .map(|group| done(*group, &states.groups[group.index()]));
-        if let Some(first) = tied.next() {
-            return tied.all(|its| its == first).then_some((outermost, first?));
-        }
-        let groups = of.takers.iter();
-        let groups = groups.filter_map(|group| done(*group, &states.groups[group.index()]));
-        let shards = states.shards.iter();
-        let shards = shards.filter_map(|(shard, state)| done(shard.group, state));
-        let fewest = groups.chain(shards).min();
-        // All of them have left it.
-        let turns = fewest.or_else(|| self.plan.loop_turns(outermost));
-        Some((outermost, turns.unwrap_or(0)))
-    }
-
-    /// What was not written since the base is where it was.
-    fn with_base(
-        &self,
-        mut objects: Vec<String>,
-        mut parts: Vec<StoredPart>,
-    ) -> (Vec<String>, Vec<StoredPart>) {
-        let Some(Base { manifest }) = &self.base else {
-            return (objects, parts);
-        };
-        let new: std::collections::BTreeSet<(DatasetId, u32)> = parts
-            .iter()
-            .map(|part| (part.dataset, part.shard))
-            .collect();
-        let mut places = BTreeMap::new();
-        for part in &manifest.parts {
-            if new.contains(&(part.dataset, part.shard)) {
-                continue;
-            }
-            let object = *places.entry(part.object).or_insert_with(|| {
-                objects.push(manifest.objects[part.object as usize].clone());
-                objects.len() as u32 - 1
-            });
-            parts.push(StoredPart { object, ..*part });
-        }
-        (objects, parts)
-    }
-
-    fn outcomes(&self, job: &Job) -> Vec<(brambling_program::StageId, bool)> {
-        let spec = self.plan.program.spec();
-        let stages = (0..).map(brambling_program::StageId).zip(&spec.stages);
-        let signals = stages.filter(|(_, stage)| {
-            stage.kind == StageKind::Signal && stage.block == brambling_program::Spec::ROOT
-        });
-        let outcome = |(id, _)| Some((id, job.first_outcome(id)?));
-        signals.filter_map(outcome).collect()
+        let turn_of = |group, state: &_| self.plan.turn_of(group, state);
+        place(&self.plan.cut_plan(), self.outermost, states, turn_of)
     }
 
     fn tell(&self, line: String) {
         held::lock(&self.lines).push(line);
-    }
-
-    fn words(&self, notice: &SnapshotNotice) -> String {
-        let name = &self.store.name;
-        match notice {
-            SnapshotNotice::LongTurn(stage) => format!(
-                "`{name}` is saved less often than snapshot_every asks: a turn of the loop that begins with `{stage}` takes longer"
-            ),
-            SnapshotNotice::Crossed(stage) => format!(
-                "`{name}` is not saved in the loop that begins with `{stage}`: an exchange is open across it; gather before the loop"
-            ),
-            SnapshotNotice::Split(stage) => format!(
-                "`{name}` is not saved in the loop that begins with `{stage}`: parts of it exchange nothing with the others, or its signal follows from nothing that they send; write those as loops of their own"
-            ),
-            SnapshotNotice::NoLoop => format!(
-                "`{name}` has no loop at whose turns it could be saved: only its results are kept"
-            ),
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! What a store has of a job that begins: results, a snapshot, or nothing that can be used.
 
 use super::{JobStore, manifest_key, marks};
-use brambling_program::{Cut, DatasetId, Decoder, LoopId, Plan, Turn, Value};
-use brambling_protocol::kept::{CutManifest, KeptResults, SourceMark, checksum};
+use brambling_program::{Cut, DatasetId, Decoder, LoopId, Plan, ShardId, Turn, Value};
+use brambling_protocol::kept::{CutManifest, KeptResults, SourceMark, StoredPart, checksum};
 use brambling_storage::{ObjectStore, StoreError, StoreTrouble};
 use brambling_worker::executor::Restored;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +70,7 @@ impl JobStore {
                 "the input `{dataset}` has changed since; the job begins at its start"
             )));
         }
-        let values = match self.values(plan, &manifest)? {
+        let values = match read_values(&*self.store, plan, &manifest, |_| true)? {
             Ok(values) => values,
             Err(why) => return Ok(Err(why)),
         };
@@ -81,7 +81,7 @@ impl JobStore {
             return Ok(Err("it is of no loop".into()));
         };
         let (states, outcomes) = (manifest.states.clone(), manifest.outcomes.clone());
-        let restored = Restored::new(plan, manifest.at, states, outcomes, values);
+        let restored = Restored::new(plan, manifest.at, states, outcomes, values, |_| true);
         let restored = restored.ok_or("it is not one of this program");
         Ok(restored.map_err(str::to_owned).map(|restored| {
             let at = (outermost, manifest.turns);
@@ -92,41 +92,51 @@ impl JobStore {
             }))
         }))
     }
+}
 
-    fn values(
-        &self,
-        plan: &Plan,
-        manifest: &CutManifest,
-    ) -> Result<Result<Values, String>, StoreError> {
-        let mut values = Values::new();
-        for part in &manifest.parts {
-            let object = &manifest.objects[part.object as usize];
-            let range = part.start..part.start + part.bytes;
-            let bytes = match self.store.read(&super::key(object), Some(range)) {
-                Ok(bytes) => bytes,
-                Err(error) if is_of_the_object(&error) => return Ok(Err(error.to_string())),
-                Err(error) => return Err(error),
-            };
-            let spec = &plan.program.spec().datasets[part.dataset.index()];
-            let damaged = || {
-                format!(
-                    "partition {} of `{}` in {object} is damaged",
-                    part.shard, spec.name
-                )
-            };
-            if checksum(&bytes) != part.checksum {
-                return Ok(Err(damaged()));
-            }
-            let empty = Value::default_of(plan.program.payload_type(part.dataset));
-            let mut decoder = Decoder::new(empty).expecting(part.bytes);
-            let decoded = decoder.feed(&bytes).and_then(|()| decoder.finish());
-            let Ok(value) = decoded else {
-                return Ok(Err(damaged()));
-            };
-            values.insert((part.dataset, part.shard), value);
+/// Reads what a snapshot has of partitions of shards that are here. An inner error says why the snapshot cannot be used.
+///
+/// # Errors
+/// When the store cannot be read.
+pub(crate) fn read_values(
+    store: &dyn ObjectStore,
+    plan: &Plan,
+    manifest: &CutManifest,
+    is_here: impl Fn(ShardId) -> bool,
+) -> Result<Result<Values, String>, StoreError> {
+    let mut values = Values::new();
+    let here = |part: &&StoredPart| {
+        let group = plan.group_of_dataset.get(part.dataset.index()).copied();
+        let index = part.shard;
+        group.is_some_and(|group| is_here(ShardId { group, index }))
+    };
+    for part in manifest.parts.iter().filter(here) {
+        let object = &manifest.objects[part.object as usize];
+        let range = part.start..part.start + part.bytes;
+        let bytes = match store.read(&super::key(object), Some(range)) {
+            Ok(bytes) => bytes,
+            Err(error) if is_of_the_object(&error) => return Ok(Err(error.to_string())),
+            Err(error) => return Err(error),
+        };
+        let spec = &plan.program.spec().datasets[part.dataset.index()];
+        let damaged = || {
+            format!(
+                "partition {} of `{}` in {object} is damaged",
+                part.shard, spec.name
+            )
+        };
+        if checksum(&bytes) != part.checksum {
+            return Ok(Err(damaged()));
         }
-        Ok(Ok(values))
+        let empty = Value::default_of(plan.program.payload_type(part.dataset));
+        let mut decoder = Decoder::new(empty).expecting(part.bytes);
+        let decoded = decoder.feed(&bytes).and_then(|()| decoder.finish());
+        let Ok(value) = decoded else {
+            return Ok(Err(damaged()));
+        };
+        values.insert((part.dataset, part.shard), value);
     }
+    Ok(Ok(values))
 }
 
 /// Whether an error says something of an object, and not of its store: another object may do.

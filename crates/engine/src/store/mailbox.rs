@@ -8,17 +8,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// What a shard has said.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(crate) enum Said {
     Stands(ShardId, GroupState),
-    Answered(u64, CutAnswer),
+    Answered(u64, ShardId, CutAnswer),
     Captured(u64, Capture),
 }
 
 #[derive(Debug)]
-pub(super) struct CutMailbox(Mutex<Sender<Said>>);
+pub(crate) struct CutMailbox(Mutex<Sender<Said>>);
 
 impl CutMailbox {
-    pub(super) fn new() -> (CutMailbox, Receiver<Said>) {
+    pub(crate) fn new() -> (CutMailbox, Receiver<Said>) {
         let (sender, receiver) = channel();
         (CutMailbox(Mutex::new(sender)), receiver)
     }
@@ -34,8 +34,8 @@ impl CutKeeper for CutMailbox {
         self.put(Said::Stands(shard, at));
     }
 
-    fn answered(&self, cut: u64, _: ShardId, answer: CutAnswer) {
-        self.put(Said::Answered(cut, answer));
+    fn answered(&self, cut: u64, shard: ShardId, answer: CutAnswer) {
+        self.put(Said::Answered(cut, shard, answer));
     }
 
     fn captured(&self, cut: u64, capture: Capture) {

@@ -31,7 +31,7 @@ struct OpenObject {
 }
 
 impl SnapshotWriter {
-    pub(super) fn new(store: Arc<dyn ObjectStore>, prefix: String) -> SnapshotWriter {
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, prefix: String) -> SnapshotWriter {
         SnapshotWriter {
             store,
             prefix,

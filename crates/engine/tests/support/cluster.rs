@@ -19,6 +19,7 @@ pub fn options() -> ControllerOptions {
         tls: None,
         balance_each: None,
         jobs_at_once: JOBS_AT_ONCE,
+        snapshots: None,
     }
 }
 

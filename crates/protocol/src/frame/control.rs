@@ -36,6 +36,8 @@ pub struct SignalOutcome {
     pub position: Position,
     /// What it decided.
     pub outcome: bool,
+    /// The cut that is at the top of the next turn of its loop.
+    pub cut: Option<u64>,
 }
 
 /// A question for an outcome that did not arrive: the broadcast is only a hint.

@@ -8,7 +8,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The format that this build reads and writes. Frames are not kept: peers speak one format, which the greeting's version stands for.
-pub const FORMAT: u16 = 2;
+pub const FORMAT: u16 = 3;
 /// The header's size.
 pub const HEADER_BYTES: usize = 32;
 /// The most that the body of one frame may have. Senders cut larger pieces into chunks.
@@ -67,11 +67,13 @@ pub enum Kind {
     Relay = 22,
     /// [`SourceCredit`](super::SourceCredit).
     SourceCredit = 23,
+    CutCall = 24,
+    CutReply = 25,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 22] = [
+    pub const ALL: [Kind; 24] = [
         Kind::Data,
         Kind::Signal,
         Kind::SignalQuery,
@@ -94,6 +96,8 @@ impl Kind {
         Kind::Gone,
         Kind::Relay,
         Kind::SourceCredit,
+        Kind::CutCall,
+        Kind::CutReply,
     ];
 }
 

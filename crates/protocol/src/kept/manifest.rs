@@ -3,7 +3,7 @@
 use super::{Form, KeptError};
 use brambling_program::{Cut, CutStates, DatasetId, StageId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const MANIFEST: Form = Form {
     name: "manifest",
@@ -74,6 +74,24 @@ pub struct KeptResults {
 }
 
 impl CutManifest {
+    /// What was not written since an earlier one is where it was.
+    pub fn fill_from(&mut self, base: &CutManifest) {
+        let new: BTreeSet<(DatasetId, u32)> =
+            (self.parts.iter().map(|part| (part.dataset, part.shard))).collect();
+        let mut places = BTreeMap::new();
+        for part in &base.parts {
+            if new.contains(&(part.dataset, part.shard)) {
+                continue;
+            }
+            let object = *places.entry(part.object).or_insert_with(|| {
+                self.objects
+                    .push(base.objects[part.object as usize].clone());
+                self.objects.len() as u32 - 1
+            });
+            self.parts.push(StoredPart { object, ..*part });
+        }
+    }
+
     /// As it is kept.
     pub fn encode(&self) -> Vec<u8> {
         MANIFEST.write(self)

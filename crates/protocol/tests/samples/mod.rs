@@ -1,14 +1,75 @@
 //! One frame of each kind, with every field away from its default.
 
 use brambling_program::tree::TreeNode;
-use brambling_program::{BlockId, DatasetId, ExchangeId, GroupId, Position, ShardId, StageId};
+use brambling_program::{
+    BlockId, CutPlan, CutStates, CutTurn, DatasetId, ExchangeId, GroupId, GroupState,
+    OutermostLoop, Position, ShardId, StageId,
+};
 use brambling_protocol::frame::*;
+use brambling_protocol::kept::StoredPart;
 use brambling_protocol::message::{
-    Accepted, Brings, Client, CutOff, FailureKind, FailureOrigin, JobDetails, JobState, JobStatus,
-    Load, Member, Message, Move, Part, Prepare, PrintStream, PrintedLine, PrintedLines, Register,
-    Registered, ShardTime, ShardTimes, Status, StuckKernel, Submit, Survives, WorkerStatus,
+    Accepted, Brings, Client, CutOff, FailureKind, FailureOrigin, JobCuts, JobDetails, JobState,
+    JobStatus, KeptPlace, Load, Member, Message, Move, Part, Prepare, PrintStream, PrintedLine,
+    PrintedLines, Register, Registered, ShardTime, ShardTimes, SnapshotEvery, Status, StuckKernel,
+    Submit, Survives, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, Priority, WorkerId};
+
+fn group_state() -> GroupState {
+    GroupState {
+        at: 300,
+        entered: vec![1, 70_001],
+        counters: vec![70_000],
+    }
+}
+
+const SHARD: ShardId = ShardId {
+    group: GroupId(1),
+    index: 300,
+};
+
+fn cut_call() -> CutCall {
+    CutCall {
+        job: JobId(7_000_000_007),
+        generation: Generation(3),
+        what: CutAsk::Save(CutOrder {
+            cut: 300,
+            outermost: 1,
+            turn: CutTurn::After(70_000),
+            free: vec![GroupId(1)],
+            base: Some(CutStates {
+                groups: vec![group_state()],
+                shards: [(SHARD, group_state())].into(),
+            }),
+        }),
+    }
+}
+
+fn cut_reply() -> CutReply {
+    CutReply {
+        job: JobId(7_000_000_007),
+        generation: Generation(3),
+        what: CutWord::Saved(SavedParts {
+            cut: 300,
+            shards: vec![SavedShards {
+                state: group_state(),
+                turns: Some((1, 70_000)),
+                shards: vec![SHARD],
+            }],
+            outcomes: vec![(StageId(300), true)],
+            objects: vec!["parts/300-g3-w9-0".into()],
+            parts: vec![StoredPart {
+                dataset: DatasetId(300),
+                shard: 300,
+                object: 0,
+                start: 8,
+                bytes: 1 << 33,
+                checksum: 1 << 63,
+            }],
+            spent_ns: 1 << 33,
+        }),
+    }
+}
 
 pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
     let (job, generation) = (JobId(7_000_000_007), Generation(3));
@@ -111,6 +172,7 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
                     generation,
                     position,
                     outcome: true,
+                    cut: None,
                 }),
             ),
         ),
@@ -354,6 +416,7 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
                         generation,
                         position,
                         outcome: true,
+                        cut: Some(300),
                     }),
                 }),
             },
@@ -417,6 +480,8 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
                 }),
             ),
         ),
+        ("cut-call", numbered(0, 22, Body::CutCall(cut_call()))),
+        ("cut-reply", numbered(0, 23, Body::CutReply(cut_reply()))),
         (
             "ack",
             Frame {
@@ -496,6 +561,11 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             end: 3,
             entry,
         }],
+        kept: Some(KeptPlace {
+            store: "/srv/snapshots".into(),
+            place: "cluster/7".into(),
+            cut: Some(300),
+        }),
     };
     let submit = Submit {
         version: "0.1.0",
@@ -637,8 +707,29 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("all-printed", Message::AllPrinted(key)),
         ("stuck", Message::Stuck(vec![stuck.clone()])),
         ("all-stuck", Message::AllStuck(vec![(worker, stuck)])),
-        ("survives", Message::Survives(Survives { repeats: true })),
+        (
+            "survives",
+            Message::Survives(Survives {
+                repeats: true,
+                cuts: Some(JobCuts {
+                    program: 0xfeed << 100,
+                    plan: CutPlan {
+                        shards: vec![300, 1],
+                        loops: vec![OutermostLoop {
+                            turns: Some(70_000),
+                            is_crossed: false,
+                            is_split: false,
+                            takers: vec![GroupId(0), GroupId(1)],
+                            free: vec![GroupId(1)],
+                            first_stage: "sum".into(),
+                        }],
+                    },
+                    every: Some(SnapshotEvery::Turns(300)),
+                }),
+            }),
+        ),
         ("recovering", Message::Recovering { job, why }),
+        ("unrestored", Message::Unrestored { key, why }),
         ("ledger", Message::Ledger(part)),
         ("packages", Message::Packages { key, packages }),
         ("cut-off", Message::CutOff(cut_off)),

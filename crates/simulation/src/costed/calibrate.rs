@@ -324,6 +324,7 @@ fn hints(clock: Clock<'_>) -> (f64, f64, f64) {
             generation: NOW,
             position: Position { stage, turn },
             outcome: true,
+            cut: None,
         });
         unnumbered(body)
     };

@@ -140,7 +140,9 @@ impl Control {
 
     fn carry_out(&mut self, now: Nanos, order: Order) {
         match order {
-            Order::Begin { key, members, map } => {
+            Order::Begin {
+                key, members, map, ..
+            } => {
                 let machine = Controller::new(key.job, key.generation, map, members);
                 self.job = Some((key, machine));
             }
@@ -221,6 +223,12 @@ impl Control {
                 ControllerEffect::Stays { shard, .. } => unreachable!("there is room for {shard}"),
                 ControllerEffect::Left { worker } => {
                     unreachable!("{worker} was emptied, and stays")
+                }
+                effect @ (ControllerEffect::Lost(_)
+                | ControllerEffect::Commit(_)
+                | ControllerEffect::Discard(_)
+                | ControllerEffect::Say(_)) => {
+                    unreachable!("nobody dies here, and nothing is saved: {effect:?}")
                 }
                 ControllerEffect::Ended { failure } => {
                     assert_eq!(failure, None, "nothing fails here");

@@ -140,6 +140,7 @@ impl Network {
                     self.is_over = true;
                     self.failure = failure;
                 }
+                other => panic!("nobody dies here, and nothing is saved: {other:?}"),
             }
         }
     }

@@ -29,7 +29,7 @@ use brambling_exchange::read_target::ReadTarget;
 use brambling_exchange::{CombiningTree, Item, OPEN_TURNS, RouterError};
 use brambling_memory::held::{self, Held};
 use brambling_program::{ExchangeId, GroupId, Plan, Position, ShardId, StageId};
-use brambling_protocol::frame::{Frame, Incoming};
+use brambling_protocol::frame::{CutWord, Frame, Incoming};
 use brambling_protocol::{Sequence, WorkerId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -226,8 +226,18 @@ impl Remote {
         self.with(job, |node| node.announce(outermost));
     }
 
-    pub(super) fn decided(&self, job: &Job, at: Position, outcome: bool) -> Result<(), NodeError> {
-        self.with(job, |node| node.decided(at, outcome))
+    pub(super) fn decided(
+        &self,
+        job: &Job,
+        at: Position,
+        outcome: bool,
+        cut: Option<u64>,
+    ) -> Result<(), NodeError> {
+        self.with(job, |node| node.decided(at, outcome, cut))
+    }
+
+    pub(super) fn tell_cut(&self, job: &Job, what: CutWord) {
+        self.with(job, |node| node.tell_cut(what));
     }
 
     pub(super) fn finished(&self, job: &Job, shard: ShardId) {

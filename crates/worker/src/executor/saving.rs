@@ -17,6 +17,8 @@ use brambling_program::{
     Code, CutAnswer, CutSite, CutStates, CutTurn, DatasetId, GroupId, GroupState, LoopId, Op,
     Position, ShardId, StageId, Value,
 };
+use brambling_protocol::frame::CutAsk;
+use brambling_protocol::frame::CutWord;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -164,19 +166,27 @@ impl Saving {
         self.asked.0.load(Ordering::Acquire) != heard.asked
     }
 
-    /// Before an outcome is given: if the next turn of its loop is to be the cut's, the board says so.
-    pub(super) fn name_turn(&self, board: &Board, at: Position, outcome: bool) {
+    /// Before an outcome is given: if the next turn of its loop is to be a cut's, the board says so. Which cut that is.
+    pub(super) fn name_turn(&self, board: &Board, at: Position, outcome: bool) -> Option<u64> {
         let its = at.stage.0 + 1;
-        if outcome
-            // Acquire: pairs with the Release in `ask`; whoever sees the mark on the board knows the question.
-            && self.names_turn.load(Ordering::Acquire) == its
-            && self
-                .names_turn
+        // Acquire: pairs with the Release in `name`; whoever sees the mark on the board knows the question.
+        let names = outcome && self.names_turn.load(Ordering::Acquire) == its;
+        let named = names.then(|| {
+            self.names_turn
                 .compare_exchange(its, 0, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-        {
-            board.mark_cut(self.open.load(Ordering::Acquire), at.turn);
+        });
+        if !matches!(named, Some(Ok(_))) {
+            return None;
         }
+        let cut = self.open.load(Ordering::Acquire);
+        board.mark_cut(cut, at.turn);
+        (cut != NO_CUT).then_some(cut)
+    }
+
+    /// The signal's next outcome names the turn.
+    fn name(&self, signal: StageId) {
+        // Release: the question was asked before. Once: the signal names one turn.
+        self.names_turn.store(signal.0 + 1, Ordering::Release);
     }
 
     /// A slice begins, and the shard has to look. Whether it has to wait.
@@ -326,14 +336,53 @@ impl Job {
             saving.asked.0.fetch_add(1, Ordering::Release);
         }
         let Some(request) = request else { return };
+        // In a cluster shards elsewhere have to hear the question first (`name_cut`).
         if request.turn == CutTurn::Signalled
+            && self.remote.is_none()
             && let Some(signal) = self.signal_of(request.outermost)
         {
-            // Release: the question was asked before. Once: the signal names one turn.
-            saving.names_turn.store(signal.0 + 1, Ordering::Release);
+            saving.name(signal);
         }
         // A shard may wait for the loop's end, and have no slice before it.
         (0..self.residents.len() as u32).for_each(|number| self.post(number));
+    }
+
+    /// All shards of the cluster have been told of a cut whose turn a signal names: the next outcome does.
+    fn name_cut(&self, cut: u64) {
+        let Some(saving) = self.saving.as_ref().filter(|saving| saving.is_open(cut)) else {
+            return;
+        };
+        let outermost = match &*held::lock(&saving.question) {
+            CutQuestion::Save(request) if request.id == cut => request.outermost,
+            _ => return,
+        };
+        if let Some(signal) = self.signal_of(outermost) {
+            saving.name(signal);
+        }
+    }
+
+    /// The controller asks about a cut.
+    pub(super) fn on_cut_ask(&self, ask: CutAsk) {
+        match ask {
+            CutAsk::Where => self.ask(CutQuestion::Where),
+            CutAsk::Forget => self.ask(CutQuestion::Forget),
+            CutAsk::Name { cut } => self.name_cut(cut),
+            CutAsk::Save(order) => self.ask(CutQuestion::Save(CutRequest {
+                id: order.cut,
+                outermost: order.outermost,
+                turn: order.turn,
+                free: order.free,
+                base: order.base.map(Arc::new),
+            })),
+        }
+    }
+
+    /// Tells the controller what shards here have done about a cut.
+    ///
+    /// # Panics
+    /// When the job is no member of a cluster.
+    pub fn tell_cut(&self, what: CutWord) {
+        self.remote().tell_cut(self, what);
     }
 
     /// The signal that ends an outermost loop.

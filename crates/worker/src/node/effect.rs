@@ -7,7 +7,7 @@ use crate::waiting::{ExchangeTurn, WaitingPiece};
 use brambling_exchange::{Item, Parcel};
 use brambling_program::tree::TreeNode;
 use brambling_program::{ExchangeId, LoopId, ShardId, StageId, Turn};
-use brambling_protocol::frame::Packet;
+use brambling_protocol::frame::{CutAsk, Packet};
 use brambling_protocol::{Priority, WorkerId};
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,6 +64,17 @@ pub enum NodeEffect {
         /// What it is.
         outcome: bool,
     },
+    /// The cut that is after a turn whose outcome comes next.
+    CutNamed {
+        /// The signal.
+        signal: StageId,
+        /// The turn.
+        turn: Turn,
+        /// The cut.
+        cut: u64,
+    },
+    /// The controller asks the shards here about a cut.
+    Cut(CutAsk),
     /// An outermost loop has ended.
     LoopEnd(LoopId),
     /// The shard moves: start no task of it; when none runs, call [`Node::leave`] and [`Node::depart`].

@@ -98,6 +98,7 @@ impl Node {
                     self.arrive(part.shard, part.version, &metadata, body)?;
                 }
             }
+            Body::CutCall(call) => post.effects.push(NodeEffect::Cut(call.what)),
             Body::Ended(ended) => {
                 let failure = ended.failure.map(str::to_owned);
                 post.effects.push(NodeEffect::End { failure });
@@ -199,7 +200,7 @@ impl Node {
     }
 }
 
-/// Whether a frame speaks of this job, and of its generation: recovery, which bumps generations, comes later; until then no other one is honest.
+/// Whether a frame speaks of this job, and of its generation: each has links and nodes of its own.
 fn is_ours(body: &Body<'_>, (job, generation): (JobId, Generation)) -> bool {
     let theirs = match body {
         Body::Data(it) => return it.head.job == job,
@@ -213,6 +214,7 @@ fn is_ours(body: &Body<'_>, (job, generation): (JobId, Generation)) -> bool {
         Body::Reserve(it) => (it.job, it.generation),
         Body::ShardPart(it) => (it.job, it.generation),
         Body::Ended(it) => (it.job, it.generation),
+        Body::CutCall(it) => (it.job, it.generation),
         _ => return true,
     };
     theirs == (job, generation)

@@ -26,7 +26,7 @@ use brambling_program::{
 use brambling_protocol::WorkerId;
 use brambling_protocol::frame::{Body, LoopEnd, News, SignalOutcome, SignalQuery};
 use outcomes::Outcomes;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// What is known of a program's signals and loops, and what the controller was not told yet.
@@ -35,6 +35,8 @@ pub(super) struct Signals {
     loops: Vec<ProgramNode>,
     /// Outcomes seen. A later form forgets those before the last committed cut.
     outcomes: Outcomes,
+    /// By signal, the last turn after which there is a cut, and which.
+    cuts: BTreeMap<StageId, (Turn, u64)>,
     ended: BTreeSet<LoopId>,
     /// Shards that have finished, of which the controller was not told yet.
     finished: BTreeSet<ShardId>,
@@ -50,6 +52,7 @@ impl Signals {
         Signals {
             loops: root.iter().filter(is_loop).copied().collect(),
             outcomes: Outcomes::default(),
+            cuts: BTreeMap::new(),
             ended: BTreeSet::new(),
             finished: BTreeSet::new(),
             asked: 0,
@@ -65,6 +68,18 @@ impl Signals {
         let Position { stage, turn } = signal.position;
         let end = turn.checked_add(1);
         let end = end.ok_or(NodeError::NoTurn(signal.position))?;
+        if let Some(cut) = signal
+            .cut
+            .filter(|_| self.outcomes.get(signal.position).is_none())
+        {
+            self.cuts.insert(stage, (turn, cut));
+            // Before the outcome: who has that looks for the cut.
+            post.effects.push(NodeEffect::CutNamed {
+                signal: stage,
+                turn,
+                cut,
+            });
+        }
         self.learn(post, stage, turn..end, signal.outcome)
     }
 
@@ -84,6 +99,18 @@ impl Signals {
             });
         }
         Ok(())
+    }
+
+    /// The job begins at a cut: these turns of signals are over, and these loops.
+    pub(super) fn begin_at(
+        &mut self,
+        decided: impl IntoIterator<Item = (StageId, Range<Turn>, bool)>,
+        ended: impl IntoIterator<Item = LoopId>,
+    ) {
+        for (signal, turns, outcome) in decided {
+            let _ = self.outcomes.learn(signal, turns, outcome);
+        }
+        self.ended.extend(ended);
     }
 
     /// All outcomes that are known, as a shard takes them along.
@@ -118,6 +145,8 @@ impl Signals {
                 generation,
                 position,
                 outcome,
+                cut: (self.cuts.get(&position.stage))
+                    .and_then(|(turn, cut)| (*turn == position.turn).then_some(*cut)),
             };
             post.hint(from, Body::Signal(signal));
         }

@@ -7,11 +7,27 @@ use crate::piece_data::{Encoded, PieceData, items};
 use crate::waiting::{ExchangeTurn, WaitingPiece};
 use brambling_exchange::{Gathered, Item, Parcel};
 use brambling_program::tree::TreeNode;
-use brambling_program::{ExchangeId, LoopId, Position, ShardId, Turn};
-use brambling_protocol::Version;
-use brambling_protocol::frame::{News, SignalOutcome};
+use brambling_program::{ExchangeId, LoopId, Position, ShardId, StageId, Turn};
+use brambling_protocol::frame::{Body, CutReply, CutWord, News, SignalOutcome};
+use brambling_protocol::{Version, WorkerId};
+use std::ops::Range;
 
 impl Node {
+    /// The job begins at a cut. So many turns of each exchange are over, these turns of signals were decided, and these loops have ended: all that whoever
+    /// runs the node knows already.
+    ///
+    /// # Errors
+    /// When it is another program's.
+    pub fn begin_at(
+        &mut self,
+        turns: &[Turn],
+        decided: impl IntoIterator<Item = (StageId, Range<Turn>, bool)>,
+        ended: impl IntoIterator<Item = LoopId>,
+    ) -> Result<(), NodeError> {
+        self.signals.begin_at(decided, ended);
+        self.pieces.begin_at(&self.post, turns)
+    }
+
     /// A shard starts here, by this version of its entry.
     pub fn settle(&mut self, shard: ShardId, version: Version) -> Result<(), NodeError> {
         self.pieces.take_in(&mut self.post, shard, version)
@@ -141,17 +157,23 @@ impl Node {
 
     // ---- what is decided once, and the end
 
-    /// A signal has been given here.
+    /// A signal has been given here, and with it the turn of a cut, perhaps.
     ///
     /// # Errors
     /// When a peer has said another outcome.
-    pub fn decided(&mut self, position: Position, outcome: bool) -> Result<(), NodeError> {
+    pub fn decided(
+        &mut self,
+        position: Position,
+        outcome: bool,
+        cut: Option<u64>,
+    ) -> Result<(), NodeError> {
         let (job, generation) = self.post.key();
         let signal = SignalOutcome {
             job,
             generation,
             position,
             outcome,
+            cut,
         };
         self.signals.on_signal(&mut self.post, signal)?;
         self.post.spread(&News::Signal(signal));
@@ -167,6 +189,17 @@ impl Node {
     /// wherever it goes later.
     pub fn finished(&mut self, shard: ShardId) {
         self.signals.finished(shard);
+    }
+
+    /// The controller is told what shards here have done about a cut.
+    pub fn tell_cut(&mut self, what: CutWord) {
+        let (job, generation) = self.post.key();
+        let reply = CutReply {
+            job,
+            generation,
+            what,
+        };
+        self.post.send(WorkerId::CONTROLLER, &Body::CutReply(reply));
     }
 
     /// The job has failed here, as the text says.

@@ -125,7 +125,7 @@ impl Worker {
     }
 
     pub fn decided(&mut self, at: Position, outcome: bool) -> Result<(), NodeError> {
-        self.ask(|node| node.decided(at, outcome))
+        self.ask(|node| node.decided(at, outcome, None))
     }
 
     pub fn finished(&mut self, shard: ShardId) {

@@ -14,7 +14,9 @@ use crate::cluster::{ClusterError, VERSION};
 use crate::{Error, Outcome};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{DatasetId, Plan, Value};
-use brambling_protocol::message::{Accepted, Brings, Member, Message, Submit, Survives, parts};
+use brambling_protocol::message::{
+    Accepted, Brings, JobCuts, Member, Message, SnapshotEvery, Submit, Survives, parts,
+};
 use brambling_protocol::{JobId, JobKey, WorkerId};
 use brambling_worker::executor::{Caller, JobLedger, Tally};
 use endings::elsewhere;
@@ -56,6 +58,21 @@ impl Cluster {
         weight: u32,
         caller: &mut dyn Caller,
     ) -> Result<Outcome, Error> {
+        self.run_saved(plan, bytes, weight, None, caller)
+    }
+
+    /// The same, of a job that is saved so often, where the cluster has a store; none: as often as the cluster's jobs are.
+    ///
+    /// # Errors
+    /// As [`Cluster::run`].
+    pub fn run_saved(
+        &self,
+        plan: Plan,
+        bytes: &[u8],
+        weight: u32,
+        every: Option<SnapshotEvery>,
+        caller: &mut dyn Caller,
+    ) -> Result<Outcome, Error> {
         let inbox = self.inbox();
         self.forget_earlier(&inbox)?;
         let started = Instant::now();
@@ -77,7 +94,7 @@ impl Cluster {
             sent_bytes: 0,
             waits: false,
         };
-        let result = talk.run(bytes, weight);
+        let result = talk.run(bytes, weight, every);
         talk.part();
         let sent_bytes = talk.sent_bytes;
         let Fetched {
@@ -124,7 +141,12 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    fn run(&mut self, bytes: &[u8], weight: u32) -> Result<Fetched, Error> {
+    fn run(
+        &mut self,
+        bytes: &[u8],
+        weight: u32,
+        every: Option<SnapshotEvery>,
+    ) -> Result<Fetched, Error> {
         let columns: Vec<u32> = self.plan.hints.iter().map(|hint| hint.columns()).collect();
         if columns.iter().any(|&columns| columns > 0) {
             let arrange = Message::Arrange { columns };
@@ -139,6 +161,11 @@ impl Talk<'_> {
         let survives = Survives {
             // What counts outside of its datasets is not done twice.
             repeats: !self.plan.program.acts(),
+            cuts: (!self.plan.program.acts()).then(|| JobCuts {
+                program: self.plan.program.spec().hash(),
+                plan: self.plan.cut_plan(),
+                every,
+            }),
         };
         self.cluster
             .say(self.cluster.controller, Message::Survives(survives));
@@ -189,7 +216,7 @@ impl Talk<'_> {
     /// The job has lost something: those who ran it are left, and the caller is told.
     fn recovers(&mut self, why: &str) {
         self.part_from_all();
-        self.caller.told(&format!("{why}; the job begins again"));
+        self.caller.told(why);
     }
 
     /// A generation of the job begins on its members.

@@ -5,6 +5,7 @@ mod given;
 mod links;
 mod printing;
 mod room;
+mod saving;
 mod serving;
 
 use super::prints::Prints;

@@ -76,17 +76,23 @@ impl Job {
             Some(files) => waits.returning(files.clone(), threads as usize),
             None => waits,
         };
-        let remote = membership.map(|membership| Remote::new(membership, &plan, &numbers, shards));
+        let restored = options.restored.clone();
+        let turns = restored.as_ref().map(|restored| restored.turns(&plan));
+        let remote = membership.map(|mut membership| {
+            if let (Some(restored), Some(turns)) = (&restored, &turns) {
+                let (decided, ended) = (restored.decided(&plan), 0..restored.ended(&plan));
+                membership.node.begin_at(turns, decided, ended)?;
+            }
+            Remote::new(membership, &plan, &numbers, shards)
+        });
         let remote = remote.transpose()?.map(Box::new);
         let exchanges = exchanges(&plan, remote.as_deref(), &numbers);
         let mailbox_exchanges = mailbox_exchanges(&plan, &exchanges, remote.is_some());
         let flows = flows(&plan);
         let (boards, ends) = boards(&plan, shards);
-        let restored = options.restored.clone();
-        let turns = restored.as_ref().map(|restored| {
+        if let Some(restored) = &restored {
             restored.fill_boards(&plan, &boards, &ends);
-            restored.turns(&plan)
-        });
+        }
         let starts_here = |number| {
             remote
                 .as_ref()

@@ -86,6 +86,8 @@ impl Remote {
             } => job
                 .board(signal)
                 .learn(turns, outcome, |shard| job.post(shard as u32)),
+            NodeEffect::CutNamed { signal, turn, cut } => job.board(signal).mark_cut(cut, turn),
+            NodeEffect::Cut(ask) => job.on_cut_ask(ask),
             NodeEffect::LoopEnd(outermost) => {
                 job.ends[outermost as usize].learn(0..1, false, |shard| job.post(shard as u32));
             }

@@ -8,6 +8,7 @@ use brambling_program::{
     Value,
 };
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Mutex;
 
 /// A job's state at a cut.
@@ -20,7 +21,7 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// From where each group stood, what signals of the program's own block were, and what was saved of partitions. What no stage has
+    /// From where each group stood, what signals of the program's own block were, and what was saved of partitions of shards that are here. What no stage has
     /// written by then is made as at the start. None where that is not all, or not of this program.
     pub fn new(
         plan: &Plan,
@@ -28,11 +29,12 @@ impl Restored {
         states: CutStates,
         outcomes: Vec<(StageId, bool)>,
         values: BTreeMap<(DatasetId, u32), Value>,
+        is_here: impl Fn(ShardId) -> bool,
     ) -> Option<Restored> {
         if !(plan.cuts.contains(&cut) && states.fit(plan)) {
             return None;
         }
-        let wanted = Restored::wanted(plan, &states);
+        let wanted = Restored::wanted(plan, &states, is_here);
         let has_all = wanted.iter().all(|it| values.contains_key(it));
         has_all.then(|| Restored {
             cut,
@@ -42,11 +44,20 @@ impl Restored {
         })
     }
 
-    /// The partitions that have to be there.
-    pub fn wanted(plan: &Plan, states: &CutStates) -> Vec<(DatasetId, u32)> {
+    /// The partitions that have to be there, of shards that are here.
+    pub fn wanted(
+        plan: &Plan,
+        states: &CutStates,
+        is_here: impl Fn(ShardId) -> bool,
+    ) -> Vec<(DatasetId, u32)> {
         let mut wanted = Vec::new();
         for (group, count) in (0..).map(GroupId).zip(&plan.counts) {
-            for index in 0..*count {
+            for index in (0..*count).filter(|index| {
+                is_here(ShardId {
+                    group,
+                    index: *index,
+                })
+            }) {
                 let state = states.of(ShardId { group, index });
                 for cell in plan.written_between(group, None, state) {
                     let dataset = plan.groups[group.index()].datasets[cell as usize];
@@ -55,6 +66,11 @@ impl Restored {
             }
         }
         wanted
+    }
+
+    /// Whether it has what was saved of a partition.
+    pub fn has(&self, of: (DatasetId, u32)) -> bool {
+        held::lock(&self.values).contains_key(&of)
     }
 
     /// By exchange, how many turns are over.
@@ -89,23 +105,35 @@ impl Restored {
         boards: &[Option<Board>],
         ends: &[Board],
     ) {
-        for (signal, turns) in plan.decided_at(&self.states) {
-            // Only outcomes of the program's own block can be asked for after a cut.
-            let known = self.outcomes.iter().find(|(stage, _)| *stage == signal);
-            let outcome = known.is_none_or(|(_, outcome)| *outcome);
+        for (signal, turns, outcome) in self.decided(plan) {
             if let Some(board) = &boards[signal.index()] {
-                board.learn(0..turns, outcome, |_| {});
+                board.learn(turns, outcome, |_| {});
             }
         }
-        let ended = match self.cut {
+        for end in &ends[..self.ended(plan) as usize] {
+            end.learn(0..1, false, |_| {});
+        }
+    }
+
+    /// Outcomes of signals that are over.
+    pub(in crate::executor) fn decided(&self, plan: &Plan) -> Vec<(StageId, Range<Turn>, bool)> {
+        let decided = plan.decided_at(&self.states).into_iter();
+        let decided = decided.map(|(signal, turns)| {
+            // Only outcomes of the program's own block can be asked for after a cut.
+            let known = self.outcomes.iter().find(|(stage, _)| *stage == signal);
+            (signal, 0..turns, known.is_none_or(|(_, outcome)| *outcome))
+        });
+        decided.collect()
+    }
+
+    /// How many outermost loops have ended.
+    pub(in crate::executor) fn ended(&self, plan: &Plan) -> LoopId {
+        match self.cut {
             Cut::Start => 0,
             Cut::LoopTop(outermost) => {
-                outermost as usize + usize::from(self.has_announced(plan, outermost))
+                outermost + LoopId::from(self.has_announced(plan, outermost))
             }
-            Cut::End => ends.len(),
-        };
-        for end in &ends[..ended] {
-            end.learn(0..1, false, |_| {});
+            Cut::End => plan.loops,
         }
     }
 }

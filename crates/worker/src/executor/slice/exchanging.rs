@@ -30,15 +30,14 @@ impl<'a> Slice<'a, '_> {
         let wake = |shard| self.wake(shard as u32);
         // Alone, one shard decides in order of turns, so the board appends. In a cluster outcomes
         // come from the node as well, in any order.
+        let saving = self.job.saving.as_ref();
+        let cut = saving.and_then(|saving| saving.name_turn(board, at, outcome));
         let Some(remote) = &self.job.remote else {
-            if let Some(saving) = &self.job.saving {
-                saving.name_turn(board, at, outcome);
-            }
             board.publish(outcome, wake);
             return Progress::Done;
         };
         board.learn(at.turn..at.turn + 1, outcome, wake);
-        told(context, remote.decided(self.job, at, outcome))
+        told(context, remote.decided(self.job, at, outcome, cut))
     }
 
     /// A scatter to places within this process.

@@ -24,6 +24,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 impl PieceRouting {
+    /// The job begins at a cut: all destinations have retired so many turns of each exchange.
+    pub(crate) fn begin_at(&mut self, post: &Post, turns: &[Turn]) -> Result<(), NodeError> {
+        for (exchange, count) in post.relations.destinations() {
+            if let Some(turns) = turns.get(exchange.index()) {
+                self.credits.on_credit(exchange, 0..count, *turns)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A shard here has retired all turns of an exchange before this one: sources elsewhere are told when it is due.
     pub(crate) fn retired(
         &mut self,

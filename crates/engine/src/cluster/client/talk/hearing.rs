@@ -105,6 +105,10 @@ impl Talk<'_> {
             Message::Accepted(accepted) if self.job == Some(accepted.key.job) => {
                 Event::Accepted(accepted)
             }
+            Message::Told { job, line } if self.job == Some(job) => {
+                self.caller.told(line);
+                Event::None
+            }
             Message::Recovering { job, why } if self.job == Some(job) => {
                 Event::Recovering(why.to_owned())
             }

@@ -5,8 +5,10 @@ use super::super::super::wire::framed;
 use super::super::WorkerShared;
 use super::given::{GivenPartitions, lacking};
 use super::links::{JobTransport, Side};
+use super::saving::JobSaver;
 use super::{Hosted, State, nothing};
 use crate::Error;
+use crate::cluster::snapshots::JobPlace;
 use brambling_exchange::CombiningOptions;
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_memory::{Budget, Spill};
@@ -15,9 +17,12 @@ use brambling_program::{Bindings, DatasetId, Plan, Program, ShardId};
 use brambling_protocol::frame::FAN_OUT;
 use brambling_protocol::message::{Message, Prepare, parts};
 use brambling_protocol::{PartitionMap, WorkerId};
-use brambling_worker::executor::{Failure, Job, JobOptions, JobSpill, Membership, SpilledBytes};
+use brambling_worker::executor::{
+    Failure, Job, JobOptions, JobSpill, Membership, Restored, SpilledBytes,
+};
 use brambling_worker::node::{Node, NodeOptions};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Larger pieces are cut.
@@ -64,11 +69,14 @@ impl Hosted {
         // What builds the program is its client's code as well.
         self.state().runs = true;
         let made = self.make(&shared, me, &prepare, program);
-        let job = match made {
-            Ok(job) => job,
+        let (job, saver) = match made {
+            Ok(made) => made,
             Err(why) => {
                 self.state().runs = false;
-                shared.say_unprepared(self.key, why);
+                match why {
+                    Unmade::Unprepared(why) => shared.say_unprepared(self.key, why),
+                    Unmade::Unrestored(why) => shared.say_unrestored(self.key, &why),
+                }
                 drop(shared);
                 return self.answer_nothing();
             }
@@ -82,8 +90,13 @@ impl Hosted {
         }
         drop(state);
         self.enter(&shared, me, &prepare, &job);
+        // Without a thread for it the job is not saved.
+        let saving = saver.and_then(|saver| saver.begin(&job).ok());
         let mut caller = shared.source.caller();
         let ended = shared.pool.run(&job, &mut *caller);
+        saving
+            .iter()
+            .for_each(|it| it.store(true, Ordering::Release));
         shared.source.ended(&self.prints);
         // The controller hears of failures from the job itself, but not of one that the pool has seen: that it stalled.
         if let Err(failure @ Failure::Stalled { .. }) = &ended {
@@ -129,7 +142,7 @@ impl Hosted {
         me: WorkerId,
         prepare: &Prepare,
         program: Vec<u8>,
-    ) -> Result<Arc<Job>, String> {
+    ) -> Result<(Arc<Job>, Option<JobSaver>), Unmade> {
         let asked = Instant::now();
         let deadline = asked + OLDER_TIME;
         let older = shared.older_than(self.key).into_iter();
@@ -140,7 +153,10 @@ impl Hosted {
         let program_bytes = program.len() as u64;
         drop(program);
         self.end_making(program_bytes);
-        let lacking = lacking(me, prepare, &plan, &given);
+        let (saver, restored) = self.saved(me, prepare, &plan)?;
+        let mut lacking = lacking(me, prepare, &plan, &given);
+        // What the snapshot has is not asked for.
+        lacking.retain(|it| !restored.as_ref().is_some_and(|restored| restored.has(*it)));
         self.take_given(&budget, shared, lacking, &plan, &given)?;
         let placed = (prepare.map.iter())
             .filter(|range| range.entry.owner == me)
@@ -170,11 +186,36 @@ impl Hosted {
             exchange_bytes_max: None,
             asked: Some(asked),
             spilled,
-            cuts: None,
-            restored: None,
+            cuts: saver.as_ref().map(|saver| saver.keeper()),
+            restored: restored.map(Arc::new),
         };
-        Job::member(plan, shared.pool.parkers(), options, membership)
-            .map_err(|error| error.to_string())
+        let job = Job::member(plan, shared.pool.parkers(), options, membership);
+        let job = job.map_err(|error| error.to_string())?;
+        Ok((job, saver))
+    }
+
+    /// What saves the job, and what it begins with.
+    fn saved(
+        &self,
+        me: WorkerId,
+        prepare: &Prepare,
+        plan: &Plan,
+    ) -> Result<(Option<JobSaver>, Option<Restored>), Unmade> {
+        let Some(kept) = &prepare.kept else {
+            return Ok((None, None));
+        };
+        let place = JobPlace::seen(kept);
+        let restored = kept.cut.map(|cut| {
+            let place = place.as_ref().map_err(ToString::to_string)?;
+            let is_here = |shard: ShardId| {
+                let mut mine = prepare.map.iter().filter(|it| it.entry.owner == me);
+                mine.any(|it| it.group == shard.group && (it.first..it.end).contains(&shard.index))
+            };
+            place.restore(plan, cut, is_here)
+        });
+        let restored = restored.transpose().map_err(Unmade::Unrestored)?;
+        let by = format!("g{}-w{}", self.key.generation.0, me.0);
+        Ok((Some(JobSaver::new(place, by)), restored))
     }
 
     /// The program, which has to be the one of which the controller has placed the shards.
@@ -314,6 +355,20 @@ impl Hosted {
             peak_bytes: tally.peak_bytes,
         };
         shared.board().say(to, [framed(fetched)]);
+    }
+}
+
+/// Why a job cannot begin here.
+enum Unmade {
+    /// Nor anywhere else.
+    Unprepared(String),
+    /// Its snapshot is of no use.
+    Unrestored(String),
+}
+
+impl From<String> for Unmade {
+    fn from(why: String) -> Unmade {
+        Unmade::Unprepared(why)
     }
 }
 

@@ -1,0 +1,150 @@
+//! Writes the manifests of a cluster's jobs, on a thread of its own: the controller waits for no disk.
+
+use super::super::ClusterError;
+use super::super::snapshots::{JobPlace, SnapshotOptions, key, mark_of, open};
+use super::ControllerShared;
+use brambling_protocol::kept::CutManifest;
+use brambling_protocol::message::KeptPlace;
+use brambling_protocol::{JobId, JobKey};
+use brambling_storage::{DirectoryStore, ObjectStore, StoreError};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+/// What the thread is to do.
+enum StoreTask {
+    Commit(JobKey, String, Box<CutManifest>),
+    Clear(JobId, String),
+}
+
+/// The thread that writes.
+pub(super) struct SnapshotWriting {
+    tasks: Option<Sender<StoreTask>>,
+    thread: Option<JoinHandle<()>>,
+    /// How the keys of this cluster begin.
+    pub(super) prefix: String,
+}
+
+impl SnapshotWriting {
+    /// Opens the store, and marks it.
+    pub(super) fn start(
+        options: &SnapshotOptions,
+        epoch: u64,
+        shared: &Arc<ControllerShared>,
+    ) -> Result<SnapshotWriting, ClusterError> {
+        let unusable = |source: StoreError| ClusterError::Store { source };
+        let store = open(&options.store).map_err(unusable)?;
+        let prefix = format!("cluster-{epoch:016x}");
+        store.create(&mark_of(&prefix), &[]).map_err(unusable)?;
+        let (tasks, come) = channel();
+        let mut works = Works {
+            store,
+            prefix: prefix.clone(),
+            shared: Arc::downgrade(shared),
+            kept: BTreeMap::new(),
+        };
+        let builder = std::thread::Builder::new().name("brambling-store".into());
+        let thread = builder
+            .spawn(move || works.work(&come))
+            .map_err(|source| ClusterError::System { source })?;
+        Ok(SnapshotWriting {
+            tasks: Some(tasks),
+            thread: Some(thread),
+            prefix,
+        })
+    }
+
+    pub(super) fn commit(&self, key: JobKey, place: String, manifest: Box<CutManifest>) {
+        self.give(StoreTask::Commit(key, place, manifest));
+    }
+
+    pub(super) fn clear(&self, job: JobId, place: KeptPlace) {
+        self.give(StoreTask::Clear(job, place.place));
+    }
+
+    fn give(&self, task: StoreTask) {
+        // The thread lives as long as this.
+        let _ = self.tasks.as_ref().map(|tasks| tasks.send(task));
+    }
+
+    /// Writes what was asked for, and takes away all of this cluster's.
+    pub(super) fn end(mut self) {
+        self.tasks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Works {
+    store: Arc<DirectoryStore>,
+    prefix: String,
+    shared: Weak<ControllerShared>,
+    /// Of each job, the manifests that are kept.
+    kept: BTreeMap<JobId, Vec<CutManifest>>,
+}
+
+impl Works {
+    fn work(&mut self, come: &Receiver<StoreTask>) {
+        while let Ok(task) = come.recv() {
+            match task {
+                StoreTask::Commit(key, place, manifest) => self.commit(key, &place, *manifest),
+                StoreTask::Clear(job, place) => {
+                    self.kept.remove(&job);
+                    // What is left lies under the name of a cluster that nobody else has.
+                    let _ = self.store.clear(&key(&place));
+                }
+            }
+        }
+        let _ = self.store.clear(&key(&self.prefix));
+    }
+
+    fn commit(&mut self, of: JobKey, place: &str, manifest: CutManifest) {
+        let place = JobPlace::new(self.store.clone(), place);
+        let cut = manifest.cut;
+        let made = place.commit(&manifest);
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        if let Err(error) = made {
+            let line = format!("no snapshot was taken, and the job goes on: {error}");
+            return shared.on_uncommitted(of, cut, &line);
+        }
+        // It exists from now on, and what the job loses it finds there.
+        let cuts = shared.on_committed(of, &manifest);
+        drop(shared);
+        let kept = self.kept.entry(of.job).or_default();
+        kept.push(manifest);
+        let old: Vec<u64> = (kept.iter().map(|it| it.cut))
+            .filter(|cut| !cuts.contains(cut))
+            .collect();
+        kept.retain(|it| cuts.contains(&it.cut));
+        // What is not deleted now is deleted with the next.
+        let _ = place.sweep(&old, kept, cut);
+    }
+}
+
+impl ControllerShared {
+    fn on_committed(self: &Arc<Self>, of: JobKey, manifest: &CutManifest) -> Vec<u64> {
+        let mut state = self.state();
+        let cuts = state.registry.on_snapshot(of, manifest.cut);
+        let bases = state.bases.entry(of.job).or_default();
+        bases.push(manifest.clone());
+        bases.retain(|it| cuts.contains(&it.cut));
+        if let Some(machine) = state.jobs.get_mut(&of) {
+            machine.on_committed(manifest.clone());
+        }
+        state.act(self);
+        cuts
+    }
+
+    fn on_uncommitted(self: &Arc<Self>, of: JobKey, cut: u64, line: &str) {
+        let mut state = self.state();
+        state.registry.tell_client(of, line);
+        if let Some(machine) = state.jobs.get_mut(&of) {
+            machine.on_uncommitted(cut);
+        }
+        state.act(self);
+    }
+}
