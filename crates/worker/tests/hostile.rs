@@ -414,7 +414,7 @@ impl Run {
             Step::Depart => std::mem::take(&mut self.draining)
                 .into_iter()
                 .try_for_each(|shard| self.node.depart(shard, &[])),
-            Step::Decides(at, outcome) => self.node.decided(at, outcome, None),
+            Step::Decides(at, outcome) => self.node.decided(at, outcome),
         };
         for effect in self.node.take_effects() {
             match effect {
