@@ -50,6 +50,7 @@ impl Running {
             balance_each,
             jobs_at_once: JOBS_AT_ONCE,
             snapshots: None,
+            state: None,
         };
         let others = probes::threads().map_err(BenchError::Machine)?;
         let controller = ControllerProcess::start(options).map_err(Error::from)?;

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import PATIENCE_S, descriptors, doubled, eventually, ports_of, resident_kb, running
+from processes import PATIENCE_S, address_of, command, descriptors, doubled, eventually, ports_of, resident_kb, running
 
 import brambling as br
 
@@ -80,6 +80,50 @@ def test_a_job_goes_on_from_its_snapshot_when_its_worker_is_killed(tmp_path, mon
         assert found["turns"] == 900
         eventually(lambda: not any(it.is_file() for it in store.rglob("manifests/*")))
     assert not any(it.is_file() for it in store.rglob("*")), list(store.rglob("*"))
+
+
+def test_a_job_outlives_its_controller(tmp_path, monkeypatch, capfd):
+    """Killed and started again, and then succeeded by one that stands by."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    state = tmp_path / "state"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    arguments = ("controller", "--bind", f"127.0.0.1:{port}", "--state", str(state))
+    manifests = lambda: [it for it in (state / "snapshots").rglob("manifests/*") if it.is_file()]  # noqa: E731
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(command(tmp_path, *arguments))
+        address = address_of(first)
+        for _ in range(2):
+            stack.enter_context(running(tmp_path, "worker", "--controller", address, "--threads", "1"))
+        cluster = stack.enter_context(br.connect(address))
+        p = counted(3_000)
+        results = []
+        client = threading.Thread(target=lambda: results.append(p.run(snapshot_every="20 turns")["x"]))
+        client.start()
+        eventually(manifests)
+        first.kill()
+        first.wait(PATIENCE_S)
+        second = stack.enter_context(command(tmp_path, *arguments))
+        assert address_of(second) == address
+        standby = stack.enter_context(command(tmp_path, *arguments, "--standby"))
+        assert "standing by" in standby.stdout.readline()
+        before = {it.name for it in manifests()}
+        eventually(lambda: {it.name for it in manifests()} - before)
+        second.kill()
+        second.wait(PATIENCE_S)
+        begun = time.monotonic()
+        assert address_of(standby) == address
+        assert time.monotonic() - begun < 10
+        client.join(PATIENCE_S)
+        assert results == [[3_000] * 4]
+        said = capfd.readouterr().err
+        assert said.count("the controller is back") == 2, said
+        # What the cluster is asked goes to whoever has it now.
+        with br.connect(address) as another:
+            assert [worker["id"] for worker in another.status()["workers"]] == ["w1", "w2"]
+        standby.send_signal(signal.SIGINT)
+        standby.communicate(timeout=PATIENCE_S)
+        cluster.close()
 
 
 def test_a_job_waits_for_a_newcomer_when_all_workers_are_killed(tmp_path, monkeypatch):

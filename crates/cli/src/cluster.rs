@@ -6,7 +6,7 @@ use brambling::cluster::{
     BALANCE_EACH, Certificates, Children, Cluster, ClusterError, ControllerOptions,
     ControllerProcess, JOBS_AT_ONCE, JobStatus, MetricsEndpoint, Prints, Published, Rendezvous,
     Share, SnapshotOptions, Source, Status, TOKEN_VARIABLE, WorkerEnd, WorkerOptions,
-    WorkerProcess, forget_variable,
+    WorkerProcess, forget_variable, stand_by, token_of,
 };
 use brambling::program::Program;
 use brambling::{Caller, Error, Failure, Settings};
@@ -79,6 +79,9 @@ pub(crate) struct ControllerArguments {
     bind: String,
     #[command(flatten)]
     jobs: Jobs,
+    /// Wait until the controller of --state is gone, and then take its cluster over
+    #[arg(long, requires = "state")]
+    standby: bool,
     #[command(flatten)]
     metrics: MetricsAt,
     #[command(flatten)]
@@ -100,6 +103,10 @@ struct Jobs {
     /// snapshot_every
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
+    /// Keep what is known of the cluster in this directory: its jobs outlive this controller, and another one with the same directory and address goes on with
+    /// them. Snapshots are kept there as well, unless --store says where
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
 }
 
 impl Jobs {
@@ -109,7 +116,8 @@ impl Jobs {
 
     /// Where jobs are saved, and how often.
     fn snapshots(&self) -> Result<Option<SnapshotOptions>, Error> {
-        let Some(store) = &self.store else {
+        let beside = self.state.as_ref().map(|state| state.join("snapshots"));
+        let Some(store) = self.store.as_ref().or(beside.as_ref()) else {
             return Ok(None);
         };
         let every = Settings::default().resolve()?.snapshot_every;
@@ -117,6 +125,11 @@ impl Jobs {
         let store = std::path::absolute(store).unwrap_or_else(|_| store.clone());
         let store = store.display().to_string();
         Ok(Some(SnapshotOptions { store, every }))
+    }
+
+    /// Where the cluster is kept.
+    fn state(&self) -> Option<String> {
+        self.state.as_ref().map(|state| state.display().to_string())
     }
 }
 
@@ -240,7 +253,10 @@ impl Running {
         })?;
         let token = match Rendezvous::given_token(token_file)? {
             Some(token) => token,
-            None => Rendezvous::new_token()?,
+            None => match jobs.state() {
+                Some(state) => token_of(&state, Rendezvous::new_token)?,
+                None => Rendezvous::new_token()?,
+            },
         };
         forget_token(host);
         let tls = Certificates::given(tls.as_deref())?;
@@ -251,6 +267,7 @@ impl Running {
             balance_each: jobs.balance_each(),
             jobs_at_once: jobs.jobs_at_once,
             snapshots: jobs.snapshots()?,
+            state: jobs.state(),
         };
         let listener = metrics.bind()?;
         let controller = ControllerProcess::start(options)?;
@@ -269,6 +286,15 @@ impl Running {
             controller,
             at,
         })
+    }
+
+    /// Tells its news; the exit code of one that another has deposed.
+    fn looked_after(&self, jobs: &Jobs, streams: &mut Streams<'_>) -> Option<u8> {
+        for line in self.controller.news() {
+            streams.err(line);
+        }
+        let state = jobs.state().filter(|_| self.controller.is_deposed())?;
+        Some(fail(streams, &ClusterError::Deposed { state }))
     }
 
     /// What whoever started it should know of who can listen.
@@ -294,13 +320,24 @@ pub(crate) fn controller(
         jobs,
         metrics,
         tls,
+        standby: is_standby,
         ..
     } = arguments;
-    let mut start = || Running::start(bind, jobs, metrics, token_file, tls, host);
-    let asked = StopRequest::watch().map_err(Error::from);
-    let started = asked.and_then(|asked| Ok((asked, start()?)));
-    let (asked, running) = match started {
-        Ok(started) => started,
+    let standby = *is_standby;
+    let asked = match StopRequest::watch() {
+        Ok(asked) => asked,
+        Err(error) => return fail(streams, &error),
+    };
+    if let (true, Some(state)) = (standby, jobs.state()) {
+        streams.out(format!("standing by for the controller of {state}\n"));
+        match stand_by(&state, || !asked.to_end(host)) {
+            Ok(true) => {}
+            Ok(false) => return OK,
+            Err(error) => return fail(streams, &error),
+        }
+    }
+    let running = match Running::start(bind, jobs, metrics, token_file, tls, host) {
+        Ok(running) => running,
         Err(error) => return fail(streams, &error),
     };
     running.warn(streams);
@@ -313,6 +350,9 @@ pub(crate) fn controller(
     ));
     while !asked.to_end(host) {
         std::thread::sleep(LOOKS);
+        if let Some(code) = running.looked_after(jobs, streams) {
+            return code;
+        }
     }
     OK
 }

@@ -36,6 +36,8 @@ pub struct SnapshotSetup {
     pub every: SnapshotEvery,
     /// The snapshot at which it begins.
     pub base: Option<CutManifest>,
+    /// Cuts have larger numbers: those of earlier controllers are not given again.
+    pub after: u64,
 }
 
 /// The cuts of a controller's job.
@@ -110,8 +112,9 @@ impl Controller {
                 Cut::LoopTop(outermost) => outermost,
                 Cut::Start | Cut::End => 0,
             };
-            (base.cut, outermost, base.turns)
+            (base.cut.max(setup.after), outermost, base.turns)
         });
+        let from = from.or(Some((setup.after, 0, 0)));
         let machine = Snapshots::new(setup.plan.clone(), setup.every, from);
         self.cuts = Some(Box::new(Cuts {
             machine,

@@ -9,6 +9,7 @@ mod balancing;
 mod cuts;
 mod drains;
 mod ends;
+pub mod log;
 mod moves;
 mod news;
 mod placement;

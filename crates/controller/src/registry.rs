@@ -30,6 +30,7 @@ mod recovery;
 mod room;
 mod silence;
 mod stuck;
+mod terms;
 mod wishes;
 mod workers;
 
@@ -37,6 +38,7 @@ pub use brambling_protocol::patience::HEARTBEAT;
 pub use counts::ClusterCounts;
 pub use orders::{Order, OwnedMessage};
 pub use recovery::{ClusterStore, NEWCOMER_TIME, POISON_TIME};
+pub use terms::CLIENT_TIME;
 
 use crate::WorkerLoss;
 use brambling_program::ShardId;
@@ -51,6 +53,7 @@ use recovery::Losses;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
+use terms::Lasting;
 
 /// How long a worker may be without a link.
 pub const RETURN_TIME: Duration = Duration::from_millis(500);
@@ -123,6 +126,8 @@ struct RegisteredJob {
     client: Option<PeerLink>,
     /// Who that is, also after it is gone.
     by: Option<Client>,
+    /// Its client's name for it, where jobs outlive a controller.
+    asked_as: Option<u128>,
     name: String,
     shards: Vec<u32>,
     /// Of the grid that each group is, if it is one.
@@ -185,6 +190,7 @@ pub struct Registry {
     counts: ClusterCounts,
     /// Where jobs are saved, if they are.
     store: Option<ClusterStore>,
+    lasting: Lasting,
     /// When workers have told how they fare.
     heard: BTreeMap<WorkerId, Duration>,
     /// The time, as it was last told.
@@ -209,6 +215,7 @@ impl Registry {
             clients: Clients::default(),
             counts: ClusterCounts::default(),
             store: None,
+            lasting: Lasting::default(),
             heard: BTreeMap::new(),
             now: Duration::ZERO,
             orders: Vec::new(),
@@ -296,6 +303,7 @@ impl Registry {
                 self.on_uses(worker, uses);
             }
             Message::Brings(brings) => self.clients.bring(from, brings),
+            Message::Named(name) => self.lasting.name(from, name),
             Message::Survives(survives) => self.clients.survive(from, survives),
             Message::Arrange { columns } => self.clients.arrange(from, columns),
             Message::Submit(submit) => return self.on_submit(from, &submit),
@@ -335,6 +343,7 @@ impl Registry {
         self.wishes.retain(|_, by| *by != caller);
         self.drains.retain(|(_, by)| *by != caller);
         self.clients.forget(caller);
+        self.lasting.named(caller);
         let mut jobs = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.client == Some(caller) {
@@ -363,6 +372,7 @@ impl Registry {
             self.bury(id, now);
         }
         self.give_up_waiting();
+        self.give_up_clients();
     }
 
     /// A worker's process has ended, as whoever started it has seen: its link may not tell, if something else keeps that open.

@@ -32,7 +32,9 @@ pub use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 pub use certificates::{CERTIFICATES_LAST, Certificates, TLS_VARIABLE};
 pub use children::{Children, EndedChild, Share};
 pub use client::Cluster;
-pub use controller::{BALANCE_EACH, ControllerOptions, ControllerProcess, JOBS_AT_ONCE, Traffic};
+pub use controller::{
+    BALANCE_EACH, ControllerOptions, ControllerProcess, JOBS_AT_ONCE, Traffic, stand_by, token_of,
+};
 pub use environment::forget_variable;
 pub use error::{ClusterError, PackagesDiffer};
 pub use jobs::ourselves;
@@ -58,5 +60,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How long a client or a worker dials a controller before it gives up.
 const CONTROLLER_TIME: Duration = Duration::from_secs(10);
+/// How long a controller is looked for whose jobs outlive it. Shorter: whoever starts another one by hand is too late. Longer: processes wait that nobody
+/// needs any more.
+const LASTING_TIME: Duration = Duration::from_secs(600);
 /// How long after its link was lost, or could not be made, a controller or a worker is dialed again.
 const REDIAL: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use brambling::prelude::*;
 use brambling::program::{Bindings, Plan};
 use brambling::{Caller, Error, Interrupted};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use support::cluster::{self, Builds, PATIENCE};
 
@@ -118,27 +118,64 @@ impl Caller for Lines {
 
 /// A controller whose jobs are saved after so many turns, in a directory that goes with this.
 struct Saved {
-    _controller: ControllerProcess,
+    controller: Mutex<Option<ControllerProcess>>,
     at: Rendezvous,
     store: tempfile::TempDir,
 }
 
 impl Saved {
     fn each(turns: u64) -> Saved {
+        Saved::kept(turns, false)
+    }
+
+    /// The same, whose jobs outlive their controller.
+    fn lasting(turns: u64) -> Saved {
+        Saved::kept(turns, true)
+    }
+
+    fn kept(turns: u64, lasts: bool) -> Saved {
         let store = tempfile::tempdir().unwrap();
-        let options = ControllerOptions {
-            snapshots: Some(SnapshotOptions {
-                store: store.path().display().to_string(),
-                every: SnapshotEvery::Turns(turns),
-            }),
-            ..cluster::options()
-        };
+        let options = Saved::options(store.path(), turns, lasts);
         let (controller, at) = cluster::controller(options);
         Saved {
-            _controller: controller,
+            controller: Mutex::new(Some(controller)),
             at,
             store,
         }
+    }
+
+    fn options(store: &Path, turns: u64, lasts: bool) -> ControllerOptions {
+        ControllerOptions {
+            snapshots: Some(SnapshotOptions {
+                store: store.join("snapshots").display().to_string(),
+                every: SnapshotEvery::Turns(turns),
+            }),
+            state: lasts.then(|| store.display().to_string()),
+            ..cluster::options()
+        }
+    }
+
+    /// The controller is gone.
+    fn depose(&self) {
+        *self.controller.lock().unwrap() = None;
+    }
+
+    /// Another one takes over, where the first was.
+    fn succeed(&self, turns: u64) {
+        let options = ControllerOptions {
+            bind: self.at.address,
+            ..Saved::options(self.store.path(), turns, true)
+        };
+        // The system may take a moment to give the port back.
+        let deadline = Instant::now() + PATIENCE;
+        let controller = loop {
+            match ControllerProcess::start(options.clone()) {
+                Ok(controller) => break controller,
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        *self.controller.lock().unwrap() = Some(controller);
     }
 
     fn worker(&self) -> WorkerProcess {
@@ -288,5 +325,94 @@ fn flip(part: &Path) {
         permissions.set_readonly(false);
         let _ = std::fs::set_permissions(part, permissions);
         std::fs::write(part, bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_job_outlives_its_controller() {
+    for text in ["counted 7 900 slow", "signalled 7 900 slow"] {
+        let saved = Saved::lasting(15);
+        let _workers = [saved.worker(), saved.worker()];
+        let (found, told) = saved.run(text, || {
+            for _ in 0..3 {
+                saved.await_snapshot(newest(&saved));
+                saved.depose();
+                std::thread::sleep(Duration::from_millis(50));
+                saved.succeed(15);
+            }
+        });
+        assert_eq!(
+            found,
+            here(&text.replace("slow", "fast")),
+            "{text}: {told:?}"
+        );
+        let said = |what: &str| told.iter().filter(|it| it.contains(what)).count();
+        assert_eq!(said("is gone"), 3, "{told:?}");
+        assert_eq!(said("the controller is back"), 3, "{told:?}");
+        // The workers are the same, under their names.
+        let cluster = Cluster::connect(&saved.at).unwrap();
+        let workers = cluster.status().unwrap().workers;
+        let names: Vec<String> = workers.iter().map(|it| it.id.to_string()).collect();
+        assert_eq!(names, ["w1", "w2"]);
+        let run = saved.run("counted 5 10 fast", || {});
+        assert_eq!(run.0, here("counted 5 10 fast"));
+    }
+}
+
+/// The controller, and a worker while it is gone.
+#[test]
+fn a_job_outlives_its_controller_and_a_worker_at_once() {
+    let text = "counted 7 900 slow";
+    let saved = Saved::lasting(15);
+    let mut workers = vec![saved.worker(), saved.worker()];
+    let (found, told) = saved.run(text, || {
+        saved.await_snapshot(1);
+        saved.depose();
+        workers.remove(0);
+        saved.succeed(15);
+    });
+    assert_eq!(found, here(&text.replace("slow", "fast")), "{told:?}");
+}
+
+/// Who comes second in a term ends, and what it has promised is not kept.
+#[test]
+fn a_controller_that_another_has_succeeded_is_deposed() {
+    let saved = Saved::lasting(15);
+    let options = Saved::options(saved.store.path(), 15, true);
+    let second = ControllerProcess::start(options).unwrap();
+    let first = saved.controller.lock().unwrap().take().unwrap();
+    assert!(!first.is_deposed(), "it has not tried to log anything");
+    let _worker = saved.worker();
+    let cluster = Cluster::connect(&saved.at).unwrap();
+    let text = "counted 5 10 fast";
+    let Built { program, .. } = built(text.as_bytes()).unwrap();
+    let plan = Plan::compile(Arc::new(program), &Bindings::default()).unwrap();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let mut caller = UntilDropped(Instant::now() + Duration::from_secs(2));
+            cluster.run(plan, text.as_bytes(), 1, &mut caller).is_ok()
+        });
+        let deadline = Instant::now() + PATIENCE;
+        while !first.is_deposed() {
+            assert!(Instant::now() < deadline, "it is not deposed");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!asking.join().unwrap(), "nothing begins");
+    });
+    assert!(!second.is_deposed());
+}
+
+/// Interrupts after a time.
+struct UntilDropped(Instant);
+
+impl Caller for UntilDropped {
+    fn check(&mut self) -> Result<(), Interrupted> {
+        match Instant::now() < self.0 {
+            true => Ok(()),
+            false => Err(Interrupted),
+        }
+    }
+    fn run_stages(&mut self, run: &mut dyn FnMut()) {
+        run();
     }
 }

@@ -3,9 +3,11 @@
 
 mod manifest;
 mod part;
+mod record;
 
 pub use manifest::{CutManifest, KeptResults, SourceMark, StoredPart};
 pub use part::{PartsEnd, PartsHead, checksum};
+pub use record::{LogEntry, LogRecord, LoggedJob, LoggedTerm};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

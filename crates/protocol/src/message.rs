@@ -229,6 +229,11 @@ pub enum Message<'a> {
         /// A line.
         line: &'a str,
     },
+    /// A client to the controller, before [`Submit`](Message::Submit): its name for the job that it submits next. Who submits a name that is known gets that
+    /// job.
+    Named(u128),
+    /// The controller to whoever has come: its jobs outlive it. Who loses it looks for it again.
+    Lasting,
     /// A worker to the controller: the job cannot begin at the cut of its [`Prepare`], of which something is damaged or missing.
     Unrestored {
         /// The job.

@@ -117,6 +117,7 @@ impl Registry {
             log: client.log.as_deref().map(cleaned),
         };
         self.clients.known.insert(from, client);
+        self.tell_lasting(from);
     }
 
     /// A client says how many tasks its job has.

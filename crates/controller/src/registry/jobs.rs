@@ -8,8 +8,9 @@ use super::{
     Order, OwnedMessage, PeerLink, REMEMBERED, RegisteredJob, Registry, RegistryError, Worker,
 };
 use crate::placement::place;
+use brambling_protocol::kept::LogEntry;
 use brambling_protocol::message::{Accepted, JobState, Member, Prepare, Submit};
-use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
+use brambling_protocol::{JobId, JobKey, WorkerId};
 use std::collections::BTreeMap;
 
 /// The most shards of a job.
@@ -26,6 +27,12 @@ impl Registry {
         let columns = self.clients.arranged(from, submit.shards.len())?;
         let brings = self.clients.brought(from);
         let survives = self.clients.survived(from);
+        let asked_as = self.lasting.named(from);
+        if let Some(name) = asked_as
+            && self.attach(from, name)
+        {
+            return Ok(());
+        }
         let shards = submit.shards.iter().copied().map(u64::from).sum();
         if shards > SHARDS_MAX {
             return Err(RegistryError::TooManyShards { shards });
@@ -50,12 +57,13 @@ impl Registry {
         let job = RegisteredJob {
             client: Some(from),
             by: self.clients.of(from),
+            asked_as,
             name: submit.name.to_owned(),
             shards: submit.shards.clone(),
             columns,
             state: JobState::Queued,
             failure: None,
-            generation: Generation(0),
+            generation: self.lasting.first_generation(),
             members: Vec::new(),
             tasks: BTreeMap::new(),
             tasks_total: None,
@@ -68,6 +76,7 @@ impl Registry {
         self.jobs.insert(id, job);
         self.counts.submitted += 1;
         self.queued.push_back(id);
+        self.log_submitted(id);
         self.tell(from, OwnedMessage::Queued(id));
         self.begin_next();
         Ok(())
@@ -214,6 +223,7 @@ impl Registry {
         }
         self.tell_enders(id);
         self.queued.retain(|queued| *queued != id);
+        self.log(LogEntry::Released(id));
         self.release_members(id);
         if let Some((place, _)) = self.kept_place(id) {
             self.orders.push(Order::Clear(place));
@@ -240,7 +250,10 @@ impl Registry {
     }
 
     fn forget_old(&mut self) {
-        let is_old = |(_, job): &(&JobId, &RegisteredJob)| job.client.is_none();
+        // Those that wait for their client are not over.
+        let is_over =
+            |job: &RegisteredJob| matches!(job.state, JobState::Succeeded | JobState::Failed);
+        let is_old = |(_, job): &(&JobId, &RegisteredJob)| job.client.is_none() && is_over(job);
         let old: Vec<JobId> = self.jobs.iter().filter(is_old).map(|(id, _)| *id).collect();
         for id in &old[..old.len().saturating_sub(REMEMBERED)] {
             self.jobs.remove(id);

@@ -3,6 +3,7 @@
 use super::PeerLink;
 use crate::WorkerLoss;
 use brambling_program::ShardId;
+use brambling_protocol::kept::LogEntry;
 use brambling_protocol::message::{
     Accepted, JobCuts, JobDetails, KeptPlace, Member, Message, Move, Prepare, Registered,
     ShardTimes,
@@ -83,6 +84,8 @@ pub enum Order {
         /// What.
         times: ShardTimes,
     },
+    /// Keep something, before what is ordered next is done.
+    Log(LogEntry),
     /// The job's controller is not needed any more.
     Forget(JobKey),
     /// What is stored of a job is of no use any more.
@@ -113,6 +116,7 @@ pub enum OwnedMessage {
     Weigh { job: JobId, weight: u32 },
     Recovering { job: JobId, why: String },
     Told { job: JobId, line: String },
+    Lasting,
 }
 
 impl OwnedMessage {
@@ -144,6 +148,7 @@ impl OwnedMessage {
                 job: *job,
                 weight: *weight,
             },
+            OwnedMessage::Lasting => Message::Lasting,
             OwnedMessage::Told { job, line } => Message::Told { job: *job, line },
             OwnedMessage::Recovering { job, why } => Message::Recovering { job: *job, why },
         }

@@ -10,6 +10,7 @@
 
 use super::{JobState, OwnedMessage, Registry};
 use crate::ShardLoss;
+use brambling_protocol::kept::LogEntry;
 use brambling_protocol::message::{JobCuts, KeptPlace, SnapshotEvery};
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use std::time::Duration;
@@ -130,12 +131,16 @@ impl Registry {
         let Some(job) = job.filter(|it| it.state == JobState::Running) else {
             return;
         };
-        job.snapshots.pop();
+        let cut = job.snapshots.pop();
         let loss = ShardLoss {
             worker,
             why: format!("worker {worker} cannot use the snapshot: {why}"),
             way_out: "run the program again",
         };
+        if let Some(cut) = cut {
+            let job = key.job;
+            self.log(LogEntry::Unusable { job, cut });
+        }
         self.begin_again(key.job, &loss);
     }
 

@@ -30,10 +30,15 @@ impl Registry {
         });
         // A worker that registers twice on one link keeps its name.
         let known = known.or_else(|| self.worker_of(from));
-        let id = known.unwrap_or_else(|| {
+        // A controller that has taken over knows nobody, and gives everybody the name that they had.
+        let before = register
+            .known_as
+            .filter(|it| self.lasts() && !self.workers.contains_key(it));
+        let id = known.or(before).unwrap_or_else(|| {
             self.next_worker += 1;
             WorkerId(self.next_worker)
         });
+        self.next_worker = self.next_worker.max(id.0);
         // What was known of the worker still holds until it says something newer.
         let (load, uses, stuck, drain) = match self.workers.remove(&id) {
             Some(before) => (before.load, before.uses, before.stuck, before.drain),
@@ -64,6 +69,7 @@ impl Registry {
         };
         self.workers.insert(id, worker);
         self.tell(from, OwnedMessage::Registered(Registered { worker: id }));
+        self.tell_lasting(from);
         // Caught up before it is admitted to more: first it releases jobs that nobody asks for any
         // more.
         self.catch_up(from, id, &register.jobs);

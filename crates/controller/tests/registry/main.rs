@@ -9,6 +9,7 @@ mod recovery;
 mod room;
 mod silence;
 mod stuck;
+mod terms;
 mod wishes;
 mod words;
 mod workers;

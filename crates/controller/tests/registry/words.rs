@@ -135,6 +135,7 @@ fn what_is_told_is_sent_as_it_is() {
             OwnedMessage::Weigh { job, weight },
             Message::Weigh { job, weight },
         ),
+        (OwnedMessage::Lasting, Message::Lasting),
         (
             OwnedMessage::Told {
                 job,

@@ -1,5 +1,6 @@
 //! A client: runs programs on a cluster, and fetches what they leave. Here are its connection, and what it asks the controller.
 
+mod again;
 mod link_events;
 mod talk;
 
@@ -14,11 +15,12 @@ use brambling_program::ShardId;
 use brambling_protocol::message::{Message, Move};
 use brambling_protocol::patience::ANSWERED_WITHIN;
 use brambling_protocol::{JobId, WorkerId};
-use brambling_worker::executor::{CALLER_LOOKS, Caller, Failure};
+use brambling_worker::executor::{CALLER_LOOKS, Caller, Failure, QuietCaller};
 use link_events::{LinkEvent, LinkEvents, LinkLoss, LossKind};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// After how long it is tried again at first, where others keep this process out; then twice as long each time, up to [`RETRY_MAX`].
@@ -44,9 +46,11 @@ const SILENCE: Duration = Duration::from_secs(300);
 pub struct Cluster {
     address: SocketAddr,
     board: Switchboard,
-    controller: LinkId,
-    /// How the link to the controller has ended, once it has.
-    ended: OnceLock<LinkLoss>,
+    controller: Mutex<LinkId>,
+    /// How the link to the controller has ended, if it has.
+    ended: Mutex<Option<LinkLoss>>,
+    /// Whether what it was asked outlives the controller.
+    lasts: AtomicBool,
     /// How long workers that are asked for results may say nothing.
     silence: Duration,
     /// One conversation at a time.
@@ -81,8 +85,9 @@ impl Cluster {
         let cluster = Cluster {
             address: at.address,
             board,
-            controller,
-            ended: OnceLock::new(),
+            controller: Mutex::new(controller),
+            ended: Mutex::new(None),
+            lasts: AtomicBool::new(false),
             silence: SILENCE,
             inbox: Mutex::new(inbox),
         };
@@ -189,18 +194,22 @@ impl Cluster {
         mut answer: impl FnMut(Message<'_>) -> Option<Result<R, E>>,
     ) -> Result<R, E> {
         let inbox = self.inbox();
-        self.forget_earlier(&inbox)?;
-        self.say(self.controller, question);
+        self.stand_ready(&inbox, CONTROLLER_TIME, &mut QuietCaller)?;
+        self.say(self.controller(), question);
         loop {
             look()?;
             match inbox.recv_timeout(CALLER_LOOKS) {
-                Ok(LinkEvent::Frame(link, frame)) if link == self.controller => {
+                Ok(LinkEvent::Frame(link, frame)) if link == self.controller() => {
                     let said = wire::message(&frame).map_err(|why| self.broken(why))?;
+                    if said == Message::Lasting {
+                        self.lasts.store(true, Ordering::Release);
+                        continue;
+                    }
                     if let Some(answer) = answer(said) {
                         return answer;
                     }
                 }
-                Ok(LinkEvent::Lost(link, loss)) if link == self.controller => {
+                Ok(LinkEvent::Lost(link, loss)) if link == self.controller() => {
                     return Err(self.lost(loss).into());
                 }
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
@@ -211,17 +220,36 @@ impl Cluster {
         }
     }
 
+    /// Before a conversation: the controller is there, or is found again if its jobs outlive it.
+    fn stand_ready(
+        &self,
+        inbox: &Receiver<LinkEvent>,
+        patience: Duration,
+        caller: &mut dyn Caller,
+    ) -> Result<(), ClusterError> {
+        match self.forget_earlier(inbox) {
+            Err(_) if self.lasts() => {
+                let found = self.find_again(inbox, patience, caller);
+                found.map_err(|error| match error {
+                    Error::Cluster(error) => error,
+                    other => self.gone(other.to_string()),
+                })
+            }
+            ready => ready,
+        }
+    }
+
     /// What an earlier conversation left is of no interest, but that the controller is gone.
     fn forget_earlier(&self, inbox: &Receiver<LinkEvent>) -> Result<(), ClusterError> {
         for heard in inbox.try_iter() {
             if let LinkEvent::Lost(link, loss) = heard
-                && link == self.controller
+                && link == self.controller()
             {
                 return Err(self.lost(loss));
             }
         }
-        match self.ended.get() {
-            Some(loss) => Err(self.lost(loss.clone())),
+        match self.loss() {
+            Some(loss) => Err(self.lost(loss)),
             None => Ok(()),
         }
     }
@@ -237,11 +265,11 @@ impl Cluster {
 
     /// The link to the controller has ended: this conversation cannot go on, and there will be no other.
     fn lost(&self, loss: LinkLoss) -> ClusterError {
-        let LinkLoss { why, how, .. } = self.ended.get_or_init(|| loss).clone();
-        match how {
-            LossKind::CutOff => cut_off(format!("the controller at {}", self.address), why),
-            _ => self.gone(why),
-        }
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first loss is told, at each further call as well.
+        let loss = ended.get_or_insert(loss).clone();
+        drop(ended);
+        self.gone_by(loss)
     }
 
     fn inbox(&self) -> MutexGuard<'_, Receiver<LinkEvent>> {

@@ -1,7 +1,9 @@
 //! The process that knows who takes part and where shards are.
 
+mod log;
 mod metrics;
 mod snapshots;
+mod standby;
 
 use super::jobs::host;
 use super::snapshots::SnapshotOptions;
@@ -20,9 +22,11 @@ use brambling_protocol::kept::CutManifest;
 use brambling_protocol::message::{JobCuts, KeptPlace, Message, SnapshotEvery};
 use brambling_protocol::patience::Awake;
 use brambling_protocol::{JobId, JobKey, Sequence, WorkerId};
+use log::{ClusterLog, Logging};
 use metrics::EndedMoves;
 use snapshots::SnapshotWriting;
-use std::collections::BTreeMap;
+pub use standby::{stand_by, token_of};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -48,6 +52,8 @@ pub struct ControllerOptions {
     pub jobs_at_once: u32,
     /// Where jobs are saved, if they are.
     pub snapshots: Option<SnapshotOptions>,
+    /// A directory with the cluster's log, if its jobs are to outlive this process: another controller goes on from it.
+    pub state: Option<String>,
 }
 
 /// How often a controller balances, unless it is told otherwise.
@@ -94,6 +100,15 @@ struct State {
     places: BTreeMap<JobId, String>,
     awake: Awake,
     has_ended: bool,
+    /// Writes the log, where there is one.
+    logging: Option<Logging>,
+    /// Records that were asked for and are not there yet. Orders behind them wait.
+    unlogged: usize,
+    held: VecDeque<Order>,
+    log_trouble: Option<String>,
+    /// What people are to be told.
+    news: Vec<String>,
+    is_deposed: bool,
 }
 
 impl ControllerProcess {
@@ -109,9 +124,10 @@ impl ControllerProcess {
             balance_each,
             jobs_at_once,
             snapshots,
+            state: lasting,
         } = options;
         let state = State {
-            registry: Registry::new(VERSION).with_jobs_at_once(jobs_at_once),
+            registry: Registry::new(VERSION),
             jobs: BTreeMap::new(),
             links: BTreeMap::new(),
             next_caller: 0,
@@ -122,6 +138,12 @@ impl ControllerProcess {
             places: BTreeMap::new(),
             awake: Awake::default(),
             has_ended: false,
+            logging: None,
+            unlogged: 0,
+            held: VecDeque::new(),
+            log_trouble: None,
+            news: Vec::new(),
+            is_deposed: false,
         };
         let shared = Arc::new(ControllerShared {
             board: OnceLock::new(),
@@ -132,18 +154,28 @@ impl ControllerProcess {
             said: AtomicU64::new(0),
         });
         let epoch = epoch()?;
+        let mut registry = Registry::new(VERSION).with_jobs_at_once(jobs_at_once);
+        let mut cluster = (epoch, None);
+        let mut cuts = BTreeMap::new();
+        if let Some(lasting) = &lasting {
+            let (log, found) = ClusterLog::take_over(lasting, epoch, bind)?;
+            registry = registry.in_term(found.term, &found);
+            let logging = Logging::start(log, &shared)?;
+            cluster = (found.cluster, Some(logging.log.clone()));
+            let jobs = found.jobs.into_iter();
+            cuts = jobs.map(|(id, (_, cuts))| (id, cuts)).collect();
+            shared.state().logging = Some(logging);
+        }
         if let Some(options) = &snapshots {
-            let writing = SnapshotWriting::start(options, epoch, &shared)?;
-            let mut state = shared.state();
-            let store = ClusterStore {
+            let writing = SnapshotWriting::start(options, cluster, &cuts, &shared)?;
+            registry = registry.with_store(ClusterStore {
                 store: options.store.clone(),
                 prefix: writing.prefix.clone(),
                 every: options.every,
-            };
-            let registry = Registry::new(VERSION).with_jobs_at_once(jobs_at_once);
-            state.registry = registry.with_store(store);
-            state.writing = Some(writing);
+            });
+            shared.state().writing = Some(writing);
         }
+        shared.state().registry = registry;
         let reception = Arc::new(ControllerReception(Arc::downgrade(&shared)));
         let board = board(
             Some(bind),
@@ -194,6 +226,16 @@ impl ControllerProcess {
         state.act(&self.shared);
     }
 
+    /// What people are to be told of it since this was asked last.
+    pub fn news(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.state().news)
+    }
+
+    /// Whether another controller has taken over: this one has to end.
+    pub fn is_deposed(&self) -> bool {
+        self.shared.state().is_deposed
+    }
+
     /// How many workers take part now.
     pub fn workers(&self) -> usize {
         self.shared.state().registry.workers()
@@ -211,6 +253,10 @@ impl Drop for ControllerProcess {
         // Not under the lock: what it writes it tells.
         if let Some(writing) = writing {
             writing.end();
+        }
+        let logging = self.shared.state().logging.take();
+        if let Some(logging) = logging {
+            logging.end();
         }
     }
 }
@@ -260,9 +306,14 @@ impl State {
     /// Carries out what the machines ask for. Under the lock, so that everybody is told things in their order; nothing here waits.
     fn act(&mut self, shared: &Arc<ControllerShared>) {
         loop {
-            let orders = self.registry.take_orders();
-            let idle = orders.is_empty();
-            for order in orders {
+            self.held.extend(self.registry.take_orders());
+            let mut idle = true;
+            // What stands behind a record waits until that is in the log.
+            while self.unlogged == 0
+                && !self.is_deposed
+                && let Some(order) = self.held.pop_front()
+            {
+                idle = false;
                 self.order(shared, order);
             }
             let mut effects = Vec::new();
@@ -436,6 +487,12 @@ impl State {
                     machine.on_times(worker, &times);
                 }
             }
+            Order::Log(entry) => {
+                if let Some(logging) = &self.logging {
+                    self.unlogged += 1;
+                    logging.write(entry);
+                }
+            }
             Order::Clear(place) => {
                 let job = self.places.iter().find(|(_, its)| **its == place.place);
                 if let (Some(job), Some(writing)) = (job.map(|(job, _)| *job), &self.writing) {
@@ -465,6 +522,8 @@ impl State {
             plan: cuts.plan,
             every: cuts.every.unwrap_or(SnapshotEvery::Off),
             base: at.next().cloned(),
+            // Generations of this controller's begin there as well.
+            after: (key.generation.0 >> 32) << 32,
         }
     }
 

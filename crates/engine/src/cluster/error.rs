@@ -56,6 +56,14 @@ pub enum ClusterError {
         #[from]
         source: StoreError,
     },
+    /// Another controller has this state.
+    #[error(
+        "another controller has taken over the cluster of {state}; this one ends, and its workers and clients find the other where they were told to look"
+    )]
+    Deposed {
+        /// The state.
+        state: String,
+    },
     /// Nobody answers there, or whoever does is no controller.
     #[error(
         "no controller at {at}: {why}; start one with `brambling controller` or `brambling cluster`, or give its address"

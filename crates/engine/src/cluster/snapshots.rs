@@ -81,6 +81,12 @@ impl JobPlace {
             .create(&self.manifest(manifest.cut), &manifest.encode())
     }
 
+    /// A manifest that can be read.
+    pub(super) fn read(&self, cut: u64) -> Option<CutManifest> {
+        let bytes = self.store.read(&self.manifest(cut), None).ok()?;
+        CutManifest::decode(&bytes).ok()
+    }
+
     fn manifest(&self, cut: u64) -> ObjectKey {
         key(&format!("{}/manifests/{cut:020}", self.place))
     }

@@ -9,7 +9,9 @@ mod times;
 
 use super::jobs::host;
 use super::wire::{board, epoch, framed, message};
-use super::{BALANCE_EACH, CONTROLLER_TIME, ClusterError, REDIAL, Rendezvous, VERSION};
+use super::{
+    BALANCE_EACH, CONTROLLER_TIME, ClusterError, LASTING_TIME, REDIAL, Rendezvous, VERSION,
+};
 use crate::{Error, Settings, SpillTo};
 use brambling_controller::registry::HEARTBEAT;
 use brambling_exchange::transports::local_address_towards;
@@ -137,6 +139,8 @@ struct State {
     again: Option<Instant>,
     end: Option<WorkerEnd>,
     jobs: BTreeMap<JobKey, Arc<Hosted>>,
+    /// Its controller's jobs outlive it.
+    is_lasting: bool,
     /// Jobs that were released, and have perhaps not left yet.
     released: Vec<Weak<Hosted>>,
     ended: EndedJobs,
@@ -378,6 +382,7 @@ impl WorkerShared {
         if let Some(parted) = &state.lost {
             let so_long = ran.saturating_sub(parted.since);
             let patience = match parted.is_cut {
+                _ if state.is_lasting => LASTING_TIME,
                 true => CUT_OFF_AFTER,
                 false => CONTROLLER_TIME,
             };
@@ -433,6 +438,7 @@ impl WorkerShared {
                 self.state().end = Some(WorkerEnd::Failed(ClusterError::Refused { why }));
                 self.news.notify_all();
             }
+            Message::Lasting => self.state().is_lasting = true,
             Message::Prepare(prepare) => self.prepare(prepare),
             Message::Weigh { job, weight } => {
                 let state = self.state();

@@ -20,6 +20,7 @@ pub fn options() -> ControllerOptions {
         balance_each: None,
         jobs_at_once: JOBS_AT_ONCE,
         snapshots: None,
+        state: None,
     }
 }
 

@@ -10,7 +10,8 @@ mod room;
 use super::link_events::{LinkEvent, LinkLoss, LossKind};
 use super::{ANSWER, Cluster, Silences};
 use crate::cluster::wire::framed;
-use crate::cluster::{ClusterError, VERSION};
+use crate::cluster::wire::random;
+use crate::cluster::{ClusterError, LASTING_TIME, VERSION};
 use crate::{Error, Outcome};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{DatasetId, Plan, Value};
@@ -74,7 +75,7 @@ impl Cluster {
         caller: &mut dyn Caller,
     ) -> Result<Outcome, Error> {
         let inbox = self.inbox();
-        self.forget_earlier(&inbox)?;
+        self.stand_ready(&inbox, LASTING_TIME, caller)?;
         let started = Instant::now();
         let mut talk = Talk {
             cluster: self,
@@ -94,7 +95,7 @@ impl Cluster {
             sent_bytes: 0,
             waits: false,
         };
-        let result = talk.run(bytes, weight, every);
+        let result = talk.run_on(bytes, weight, every);
         talk.part();
         let sent_bytes = talk.sent_bytes;
         let Fetched {
@@ -141,23 +142,52 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    fn run(
+    /// Runs the program, whatever becomes of controllers whose jobs outlive them.
+    fn run_on(
         &mut self,
         bytes: &[u8],
         weight: u32,
         every: Option<SnapshotEvery>,
     ) -> Result<Fetched, Error> {
+        let system = |source| ClusterError::System { source };
+        let random = random().map_err(system)?;
+        let (name, _) = random.split_first_chunk().expect("32 bytes");
+        let name = u128::from_le_bytes(*name);
+        loop {
+            let error = match self.run(bytes, weight, every, name) {
+                Err(error) if self.cluster.lasts() && self.cluster.loss().is_some() => error,
+                done => return done,
+            };
+            self.caller
+                .told(&format!("{error}; this client waits for it"));
+            self.part_from_all();
+            self.job = None;
+            self.cluster
+                .find_again(self.inbox, LASTING_TIME, self.caller)?;
+            self.caller.told("the controller is back");
+        }
+    }
+
+    fn run(
+        &mut self,
+        bytes: &[u8],
+        weight: u32,
+        every: Option<SnapshotEvery>,
+        name: u128,
+    ) -> Result<Fetched, Error> {
         let columns: Vec<u32> = self.plan.hints.iter().map(|hint| hint.columns()).collect();
         if columns.iter().any(|&columns| columns > 0) {
             let arrange = Message::Arrange { columns };
-            self.cluster.say(self.cluster.controller, arrange);
+            self.cluster.say(self.cluster.controller(), arrange);
         }
         let brings = Brings {
             program_bytes: bytes.len() as u64,
             rows_bytes: self.plan.program.expected_bytes(),
         };
         self.cluster
-            .say(self.cluster.controller, Message::Brings(brings));
+            .say(self.cluster.controller(), Message::Brings(brings));
+        self.cluster
+            .say(self.cluster.controller(), Message::Named(name));
         let survives = Survives {
             // What counts outside of its datasets is not done twice.
             repeats: !self.plan.program.acts(),
@@ -168,9 +198,9 @@ impl Talk<'_> {
             }),
         };
         self.cluster
-            .say(self.cluster.controller, Message::Survives(survives));
+            .say(self.cluster.controller(), Message::Survives(survives));
         self.cluster.say(
-            self.cluster.controller,
+            self.cluster.controller(),
             Message::Submit(Submit {
                 version: VERSION,
                 name: &self.plan.program.spec().name,
@@ -180,11 +210,11 @@ impl Talk<'_> {
         let job = self.queued(brings)?;
         if let Some(tasks) = self.plan.task_count() {
             let expects = Message::Expects { job, tasks };
-            self.cluster.say(self.cluster.controller, expects);
+            self.cluster.say(self.cluster.controller(), expects);
         }
         if weight != 1 {
             let weigh = Message::Weigh { job, weight };
-            self.cluster.say(self.cluster.controller, weigh);
+            self.cluster.say(self.cluster.controller(), weigh);
         }
         let mut accepted = self.accepted(brings)?;
         loop {

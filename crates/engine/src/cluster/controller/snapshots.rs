@@ -3,10 +3,11 @@
 use super::super::ClusterError;
 use super::super::snapshots::{JobPlace, SnapshotOptions, key, mark_of, open};
 use super::ControllerShared;
-use brambling_protocol::kept::CutManifest;
+use super::log::{ClusterLog, LogEnd};
+use brambling_protocol::kept::{CutManifest, LogEntry};
 use brambling_protocol::message::KeptPlace;
 use brambling_protocol::{JobId, JobKey};
-use brambling_storage::{DirectoryStore, ObjectStore, StoreError};
+use brambling_storage::{DirectoryStore, ObjectStore, StoreError, StoreTrouble};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -30,20 +31,32 @@ impl SnapshotWriting {
     /// Opens the store, and marks it.
     pub(super) fn start(
         options: &SnapshotOptions,
-        epoch: u64,
+        (cluster, log): (u64, Option<Arc<ClusterLog>>),
+        found: &BTreeMap<JobId, Vec<u64>>,
         shared: &Arc<ControllerShared>,
     ) -> Result<SnapshotWriting, ClusterError> {
         let unusable = |source: StoreError| ClusterError::Store { source };
         let store = open(&options.store).map_err(unusable)?;
-        let prefix = format!("cluster-{epoch:016x}");
-        store.create(&mark_of(&prefix), &[]).map_err(unusable)?;
+        let prefix = format!("cluster-{cluster:016x}");
+        match store.create(&mark_of(&prefix), &[]) {
+            // A controller before this one has.
+            Err(error) if error.trouble == StoreTrouble::Exists && log.is_some() => {}
+            made => made.map_err(unusable)?,
+        }
         let (tasks, come) = channel();
         let mut works = Works {
             store,
             prefix: prefix.clone(),
             shared: Arc::downgrade(shared),
+            log,
             kept: BTreeMap::new(),
         };
+        // What earlier controllers have made is needed before a job begins there.
+        for (job, cuts) in found {
+            let place = format!("{prefix}/{}", job.0);
+            let manifests = works.found(*job, &place, cuts);
+            shared.state().bases.insert(*job, manifests);
+        }
         let builder = std::thread::Builder::new().name("brambling-store".into());
         let thread = builder
             .spawn(move || works.work(&come))
@@ -81,6 +94,8 @@ struct Works {
     store: Arc<DirectoryStore>,
     prefix: String,
     shared: Weak<ControllerShared>,
+    /// Where snapshots are noted, if jobs outlive the controller.
+    log: Option<Arc<ClusterLog>>,
     /// Of each job, the manifests that are kept.
     kept: BTreeMap<JobId, Vec<CutManifest>>,
 }
@@ -97,7 +112,18 @@ impl Works {
                 }
             }
         }
-        let _ = self.store.clear(&key(&self.prefix));
+        // What outlives this controller is another's.
+        if self.log.is_none() {
+            let _ = self.store.clear(&key(&self.prefix));
+        }
+    }
+
+    /// Manifests that an earlier controller has made of a job.
+    fn found(&mut self, job: JobId, place: &str, cuts: &[u64]) -> Vec<CutManifest> {
+        let place = JobPlace::new(self.store.clone(), place);
+        let found: Vec<CutManifest> = cuts.iter().filter_map(|cut| place.read(*cut)).collect();
+        self.kept.insert(job, found.clone());
+        found
     }
 
     fn commit(&mut self, of: JobKey, place: &str, manifest: CutManifest) {
@@ -110,6 +136,18 @@ impl Works {
         if let Err(error) = made {
             let line = format!("no snapshot was taken, and the job goes on: {error}");
             return shared.on_uncommitted(of, cut, &line);
+        }
+        if let Some(log) = &self.log {
+            let job = of.job;
+            match log.append(LogEntry::Snapshot { job, cut }) {
+                Ok(()) => {}
+                // What it has made is nobody's: another's snapshots count.
+                Err(LogEnd::Deposed) => return shared.on_deposed(),
+                Err(LogEnd::Store(error)) => {
+                    let line = format!("no snapshot was taken, and the job goes on: {error}");
+                    return shared.on_uncommitted(of, cut, &line);
+                }
+            }
         }
         // It exists from now on, and what the job loses it finds there.
         let cuts = shared.on_committed(of, &manifest);

@@ -12,6 +12,7 @@ use brambling_protocol::message::{self, Accepted, Member, Message};
 use brambling_protocol::patience::{HEARTBEAT, LEFT_OUT_AFTER};
 use brambling_protocol::{JobId, WorkerId};
 use brambling_worker::executor::{Advance, CALLER_LOOKS, Failure, Origin, Silent, Tally};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -69,13 +70,13 @@ impl Talk<'_> {
             }
             if asked.elapsed() >= ASKS {
                 asked = Instant::now();
-                self.cluster.say(self.cluster.controller, Message::Ask);
+                self.cluster.say(self.cluster.controller(), Message::Ask);
             }
         }
     }
 
     pub(super) fn understand(&mut self, heard: LinkEvent) -> Result<Event, Error> {
-        let controller = self.cluster.controller;
+        let controller = self.cluster.controller();
         match heard {
             LinkEvent::Frame(link, frame) if link == controller => {
                 let message = wire::message(&frame).map_err(|why| self.cluster.broken(why))?;
@@ -96,6 +97,10 @@ impl Talk<'_> {
 
     fn controller_said(&mut self, message: Message<'_>) -> Result<Event, Error> {
         Ok(match message {
+            Message::Lasting => {
+                self.cluster.lasts.store(true, Ordering::Release);
+                Event::None
+            }
             Message::Queued(job) => Event::Queued(job),
             Message::Budgets(budgets) => Event::Budgets(budgets),
             Message::Waits(waits) => {

@@ -151,7 +151,7 @@ impl Talk<'_> {
     pub(super) fn part(&mut self) {
         if let Some(job) = self.job {
             self.cluster
-                .say(self.cluster.controller, Message::Done(job));
+                .say(self.cluster.controller(), Message::Done(job));
         }
         for link in self.workers.keys().chain(self.left.keys()) {
             self.cluster.board.hang_up(*link);

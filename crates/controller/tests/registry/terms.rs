@@ -1,0 +1,165 @@
+//! What outlives a controller: jobs, their clients' names for them, and workers' names.
+
+use crate::callers::{A, CLIENT, OTHER, VERSION, register, say, state, submit, told};
+use brambling_controller::log::LoggedCluster;
+use brambling_controller::registry::{CLIENT_TIME, Order, OwnedMessage, Registry};
+use brambling_protocol::kept::{LogEntry, LoggedTerm};
+use brambling_protocol::message::{Accepted, JobState, Message, Registered, Survives};
+use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
+use std::time::Duration;
+
+const NAME: u128 = 77;
+
+/// A registry in a term of a cluster, and the cluster as its log has it.
+struct Term {
+    registry: Registry,
+    log: LoggedCluster,
+}
+
+impl Term {
+    fn next(mut log: LoggedCluster) -> Term {
+        let term = log.term + 1;
+        log.take(LogEntry::Term(LoggedTerm {
+            term,
+            cluster: 5,
+            address: "10.0.0.7:7077".into(),
+            version: VERSION.into(),
+        }));
+        let registry = Registry::new(VERSION).in_term(term, &log);
+        Term { registry, log }
+    }
+
+    fn say(
+        &mut self,
+        from: brambling_controller::registry::PeerLink,
+        message: Message<'_>,
+    ) -> Vec<Order> {
+        let orders = say(&mut self.registry, from, message);
+        self.keep(orders)
+    }
+
+    /// Logs what is to be logged.
+    fn keep(&mut self, orders: Vec<Order>) -> Vec<Order> {
+        for order in &orders {
+            if let Order::Log(entry) = order {
+                self.log.take(entry.clone());
+            }
+        }
+        orders
+    }
+
+    fn submit(&mut self, from: brambling_controller::registry::PeerLink) -> Vec<Order> {
+        self.say(from, Message::Named(NAME));
+        let survives = Survives {
+            repeats: true,
+            cuts: None,
+        };
+        self.say(from, Message::Survives(survives));
+        self.say(from, submit(&[4]))
+    }
+}
+
+fn first() -> Term {
+    let mut term = Term::next(LoggedCluster::default());
+    term.say(A, register(1, None));
+    term
+}
+
+const fn key(term: u64) -> JobKey {
+    JobKey {
+        job: JobId(1),
+        generation: Generation(term << 32),
+    }
+}
+
+fn accepted(orders: &[Order]) -> Option<JobKey> {
+    told(orders, CLIENT).into_iter().find_map(|it| match it {
+        OwnedMessage::Accepted(Accepted { key, .. }) => Some(*key),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_job_is_in_the_log_before_anybody_hears_of_it() {
+    let mut term = first();
+    let orders = term.submit(CLIENT);
+    let logged = orders
+        .iter()
+        .position(|it| matches!(it, Order::Log(LogEntry::Submitted(_))));
+    let heard = orders
+        .iter()
+        .position(|it| matches!(it, Order::Tell { .. } | Order::Begin { .. }));
+    assert!(logged.is_some() && logged < heard, "{orders:?}");
+    assert_eq!(accepted(&orders), Some(key(1)));
+    let orders = term.say(CLIENT, Message::Done(JobId(1)));
+    let logged = orders
+        .iter()
+        .position(|it| *it == Order::Log(LogEntry::Released(JobId(1))));
+    let released = orders.iter().position(|it| {
+        matches!(
+            it,
+            Order::Tell {
+                what: OwnedMessage::Release(_),
+                ..
+            }
+        )
+    });
+    assert!(logged.is_some() && logged < released, "{orders:?}");
+    assert_eq!(term.log.jobs.len(), 0);
+}
+
+#[test]
+fn who_asks_again_gets_the_same_job() {
+    let mut term = first();
+    term.submit(CLIENT);
+    let mut term = Term::next(term.log);
+    let orders = term.say(A, register(1, Some(WorkerId(9))));
+    // It has the name that it had, and lets go of what nobody asks for yet.
+    let registered = OwnedMessage::Registered(Registered {
+        worker: WorkerId(9),
+    });
+    assert_eq!(told(&orders, A)[0], &registered);
+    assert_eq!(state(&term.registry, 1), JobState::Queued);
+    let orders = term.submit(CLIENT);
+    assert_eq!(accepted(&orders), Some(key(2)));
+    assert!(
+        !orders.iter().any(|it| matches!(it, Order::Log(_))),
+        "{orders:?}"
+    );
+    // Asked once more: nothing begins twice.
+    let orders = term.submit(CLIENT);
+    assert_eq!(told(&orders, CLIENT), [&OwnedMessage::Queued(JobId(1))]);
+    // A newcomer has a name of its own.
+    let orders = term.say(OTHER, register(2, None));
+    let registered = OwnedMessage::Registered(Registered {
+        worker: WorkerId(10),
+    });
+    assert_eq!(told(&orders, OTHER)[0], &registered);
+}
+
+#[test]
+fn a_job_whose_client_does_not_come_back_is_let_go() {
+    let mut term = first();
+    term.submit(CLIENT);
+    let mut term = Term::next(term.log);
+    term.registry.on_tick(CLIENT_TIME - Duration::from_secs(1));
+    assert_eq!(term.registry.take_orders(), []);
+    term.registry.on_tick(CLIENT_TIME);
+    let orders = term.registry.take_orders();
+    term.keep(orders);
+    assert_eq!(state(&term.registry, 1), JobState::Failed);
+    assert_eq!(term.log.jobs.len(), 0);
+}
+
+#[test]
+fn snapshots_are_known_in_the_next_term() {
+    let mut log = first();
+    log.submit(CLIENT);
+    let job = JobId(1);
+    for cut in 1..=3 {
+        log.log.take(LogEntry::Snapshot { job, cut });
+    }
+    assert_eq!(log.log.jobs[&job].1, [2, 3], "two are kept");
+    log.log.take(LogEntry::Unusable { job, cut: 3 });
+    assert_eq!(log.log.jobs[&job].1, [2]);
+}
