@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import os
 import re
 import resource
@@ -120,10 +121,48 @@ def test_a_job_outlives_its_controller(tmp_path, monkeypatch, capfd):
         assert said.count("the controller is back") == 2, said
         # What the cluster is asked goes to whoever has it now.
         with br.connect(address) as another:
-            assert [worker["id"] for worker in another.status()["workers"]] == ["w1", "w2"]
+            status = another.status()
+            assert [worker["id"] for worker in status["workers"]] == ["w1", "w2"]
+            assert status["term"] == 3
+        kinds = [event["kind"] for event in events_of(tmp_path, address)]
+        assert kinds[0] == "took-over" and {"worker-joined", "job-begun", "job-ended"} <= set(kinds), kinds
         standby.send_signal(signal.SIGINT)
         standby.communicate(timeout=PATIENCE_S)
         cluster.close()
+
+
+def events_of(state, address):
+    with command(state, "events", "--json", "--controller", address) as told:
+        lines = told.communicate(timeout=PATIENCE_S)[0].splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_who_looks_after_a_cluster_sees_its_snapshots(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    arguments = ("cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0", "--store", str(tmp_path / "store"))
+    with running(tmp_path, *arguments) as (_, address), br.connect(address) as cluster:
+        with command(tmp_path, "snapshots", "--controller", address) as none:
+            assert none.communicate(timeout=PATIENCE_S)[0].startswith("no snapshots; a controller with --store")
+        client = threading.Thread(target=counted(4_000).run)
+        client.start()
+        # Not due for minutes, and taken when somebody asks for it.
+        eventually(lambda: any(job["position"] > 0 for job in cluster.status()["jobs"]))
+        with command(tmp_path, "snapshot", "1", "--controller", address) as saved:
+            assert re.match(r"job 1 is saved: snapshot \d+", saved.communicate(timeout=PATIENCE_S)[0])
+        job, = cluster.status()["jobs"]
+        assert job["cut"] == 1 and job["last_snapshot_age_s"] < 60, job
+        with command(tmp_path, "snapshots", "--json", "--controller", address) as listed:
+            only, = json.loads(listed.communicate(timeout=PATIENCE_S)[0])
+        assert (only["job"], only["name"], only["cut"]) == ("1", "counted", 1) and only["turns"] > 0 and only["bytes"] > 0
+        taken, = [event for event in events_of(tmp_path, address) if event["kind"] == "snapshot-taken"]
+        assert set(taken) == {"time", "kind", "worker", "job", "generation", "cut", "bytes", "seconds", "cause"}
+        assert (taken["job"], taken["cut"]) == ("1", 1) and taken["bytes"] > 0
+        client.join(PATIENCE_S)
+        with command(tmp_path, "snapshot", "1", "--controller", address) as refused:
+            assert "job 1 does not run" in refused.communicate(timeout=PATIENCE_S)[1]
+        assert refused.returncode == 1
+        with command(tmp_path, "snapshot", "9", "--controller", address) as refused:
+            assert "there is no job 9" in refused.communicate(timeout=PATIENCE_S)[1]
 
 
 def test_a_job_waits_for_a_newcomer_when_all_workers_are_killed(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ use crate::Host;
 use crate::certs::CertsArguments;
 use crate::cluster::{ClusterArguments, ControllerArguments, Where, WorkerArguments};
 use crate::coflow::CoflowArguments;
+use crate::events::{EventsArguments, SnapshotArguments, SnapshotsArguments};
 use crate::grep::{self, GrepArguments};
 use crate::jobs::{CancelArguments, JobsArguments};
 use crate::logs::LogsArguments;
@@ -133,7 +134,7 @@ Examples:
   brambling status                           the one cluster of this account
 
 JSON with `workers` (id, pid, host, threads, shards, memory_bytes, idle_share) and `jobs` (id, name,
-state, generation, position: tasks that have run, failure).";
+state, generation, position: tasks that have run, failure, cut and last_snapshot_age_s of its last snapshot), and `term`.";
 
 const MOVE_HELP: &str = "\
 Examples:
@@ -172,6 +173,13 @@ Examples:
 TASKS: those that have run, as the workers last told, and of how many where that is known before. WHOSE: the account and host
 of its client. JSON has `id`, `name`, `state`, `generation`, `position`, `tasks_total`, `workers`, `client` (user, host, pid, log) and
 `failure`. The last 100 jobs are remembered, while the controller lives.";
+
+const EVENTS_HELP: &str = "\
+A line for each event, the oldest first: time (seconds since 1970), kind, worker, job, generation, cut, bytes, seconds, cause; `-` for what it does not have. JSON \
+has the same keys. The controller keeps the last 10,000. With --follow it goes on until Ctrl-C.";
+
+const SNAPSHOT_HELP: &str = "\
+The job is saved at the next turn of its loop, and goes on. Prints the snapshot's number once it exists. The controller needs --store or --state.";
 
 const CANCEL_HELP: &str = "\
 Examples:
@@ -358,6 +366,14 @@ pub(crate) enum Command {
     /// End a job, whoever's it is
     #[command(after_help = CANCEL_HELP)]
     Cancel(CancelArguments),
+    /// Tell what has happened in a cluster
+    #[command(after_help = EVENTS_HELP)]
+    Events(EventsArguments),
+    /// List the snapshots of a cluster's jobs
+    Snapshots(SnapshotsArguments),
+    /// Save a job now
+    #[command(after_help = SNAPSHOT_HELP)]
+    Snapshot(SnapshotArguments),
     /// Print what a script that was submitted has said
     #[command(after_help = LOGS_HELP)]
     Logs(LogsArguments),

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often a process looks whether it has to end.
-const LOOKS: Duration = Duration::from_millis(50);
+pub(crate) const LOOKS: Duration = Duration::from_millis(50);
 /// How long the workers of `cluster` may take to register.
 const STARTING: Duration = Duration::from_secs(60);
 
@@ -535,6 +535,8 @@ fn run_cluster(
 /// How a cluster fares. The keys are stable.
 #[derive(Serialize)]
 struct Report {
+    /// Whose term it is; 0: the cluster does not outlive its controller.
+    term: u32,
     workers: Vec<WorkerLine>,
     jobs: Vec<JobLine>,
 }
@@ -574,6 +576,10 @@ pub(crate) struct JobLine {
     failure: Option<String>,
     /// What it waits for, if it has not begun.
     waits: Option<String>,
+    /// The cut of its last snapshot.
+    cut: Option<u64>,
+    /// How long ago that was taken, as far as this controller knows.
+    last_snapshot_age_s: Option<f64>,
 }
 
 impl From<JobStatus> for JobLine {
@@ -586,6 +592,8 @@ impl From<JobStatus> for JobLine {
             position: status.position,
             failure: status.failure,
             waits: status.waits,
+            cut: status.cut,
+            last_snapshot_age_s: status.snapshot_age_ms.map(|ms| (ms / 100) as f64 / 10.0),
         }
     }
 }
@@ -611,6 +619,7 @@ impl From<Status> for Report {
         });
         let jobs = status.jobs.into_iter().map(JobLine::from);
         Report {
+            term: status.term,
             workers: workers.collect(),
             jobs: jobs.collect(),
         }

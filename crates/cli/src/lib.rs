@@ -19,6 +19,7 @@ mod cluster;
 mod coflow;
 mod config;
 mod doctor;
+mod events;
 mod grep;
 mod jobs;
 mod logs;
@@ -220,6 +221,9 @@ fn with_streams(
             submit::run_detached(&script, &args, host, &mut streams)
         }
         Command::Jobs(arguments) => jobs::jobs(&arguments, &mut streams),
+        Command::Events(arguments) => events::events(&arguments, host, &mut streams),
+        Command::Snapshots(arguments) => events::snapshots(&arguments, &mut streams),
+        Command::Snapshot(arguments) => events::snapshot(&arguments, host, &mut streams),
         Command::Cancel(arguments) => jobs::cancel(&arguments, host, &mut streams),
         Command::Top(arguments) => top::top(&arguments, host, &mut streams),
         Command::Logs(arguments) => logs::logs(&arguments, host, &mut streams),

@@ -151,6 +151,19 @@ impl Controller {
         self.carry_out_cuts();
     }
 
+    /// How long the last cut was open, until now.
+    pub fn saved_for(&self) -> Duration {
+        let cuts = self.cuts.as_ref();
+        cuts.map_or(Duration::ZERO, |it| it.now.saturating_sub(it.open.since))
+    }
+
+    /// The next cut is ordered as soon as it can be.
+    pub fn hurry(&mut self) {
+        if let Some(cuts) = &mut self.cuts {
+            cuts.machine.hurry();
+        }
+    }
+
     /// It could not be made.
     pub fn on_uncommitted(&mut self, cut: u64) {
         if let Some(cuts) = &mut self.cuts {

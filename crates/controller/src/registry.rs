@@ -24,6 +24,7 @@
 mod clients;
 mod counts;
 mod drains;
+mod events;
 mod jobs;
 mod orders;
 mod recovery;
@@ -43,14 +44,14 @@ pub use terms::CLIENT_TIME;
 use crate::WorkerLoss;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
-    Brings, Client, JobState, JobStatus, Load, Message, Prepare, Status, StuckKernel, Survives,
-    WorkerStatus,
+    Brings, Client, EventKind, JobState, JobStatus, Load, Message, Prepare, Status, StuckKernel,
+    Survives, WorkerStatus,
 };
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use clients::Clients;
 use drains::Drain;
 use recovery::Losses;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 use terms::Lasting;
@@ -149,10 +150,12 @@ struct RegisteredJob {
     losses: Losses,
     /// Cuts of which there are snapshots, the newest last.
     snapshots: Vec<u64>,
+    /// When the newest was taken, as far as this controller knows.
+    saved_at: Option<Duration>,
 }
 
 impl RegisteredJob {
-    fn status(&self, id: JobId) -> JobStatus {
+    fn status(&self, id: JobId, now: Duration) -> JobStatus {
         JobStatus {
             id,
             name: self.name.clone(),
@@ -160,6 +163,10 @@ impl RegisteredJob {
             generation: self.generation,
             position: self.position(),
             failure: self.failure.clone(),
+            cut: self.snapshots.last().copied(),
+            snapshot_age_ms: self
+                .saved_at
+                .map(|at| now.saturating_sub(at).as_millis() as u64),
             waits: None,
         }
     }
@@ -176,6 +183,8 @@ pub struct Registry {
     version: String,
     workers: BTreeMap<WorkerId, Worker>,
     next_worker: u32,
+    /// Workers of which it was told that they came.
+    heard_of: BTreeSet<WorkerId>,
     jobs: BTreeMap<JobId, RegisteredJob>,
     next_job: u64,
     /// Those that have begun and were not released, and what their members were told.
@@ -186,6 +195,8 @@ pub struct Registry {
     wishes: BTreeMap<(JobKey, ShardId), PeerLink>,
     /// Who wants to hear that a worker has been drained.
     drains: Vec<(WorkerId, PeerLink)>,
+    /// Who wants to hear that a job has been saved.
+    saves: Vec<(JobId, PeerLink)>,
     clients: Clients,
     counts: ClusterCounts,
     /// Where jobs are saved, if they are.
@@ -205,6 +216,7 @@ impl Registry {
             version: version.into(),
             workers: BTreeMap::new(),
             next_worker: 0,
+            heard_of: BTreeSet::new(),
             jobs: BTreeMap::new(),
             next_job: 1,
             running: BTreeMap::new(),
@@ -212,6 +224,7 @@ impl Registry {
             queued: VecDeque::new(),
             wishes: BTreeMap::new(),
             drains: Vec::new(),
+            saves: Vec::new(),
             clients: Clients::default(),
             counts: ClusterCounts::default(),
             store: None,
@@ -314,6 +327,9 @@ impl Registry {
             Message::Introduce(client) => self.on_introduce(from, &client),
             Message::Expects { job, tasks } => self.on_expects(from, job, tasks),
             Message::Weigh { job, weight } => self.on_weigh(from, job, weight),
+            Message::AskEvents(after) => self.orders.push(Order::Events { to: from, after }),
+            Message::AskSnapshots => self.orders.push(Order::Snapshots { to: from }),
+            Message::Snapshot(job) => self.on_save(from, job),
             Message::AskJobs => self.tell(from, OwnedMessage::Jobs(self.job_details())),
             Message::Ask => self.orders.push(Order::Report { to: from }),
             _ => return Err(RegistryError::WrongWay),
@@ -342,6 +358,7 @@ impl Registry {
         let why = self.clients.gone(caller, how);
         self.wishes.retain(|_, by| *by != caller);
         self.drains.retain(|(_, by)| *by != caller);
+        self.saves.retain(|(_, by)| *by != caller);
         self.clients.forget(caller);
         self.lasting.named(caller);
         let mut jobs = Vec::new();
@@ -387,6 +404,10 @@ impl Registry {
     fn bury(&mut self, id: WorkerId, now: Duration) {
         let worker = self.workers.remove(&id).expect("the caller saw it");
         self.count_gone(id, &worker, now);
+        if worker.drain != Drain::Done {
+            let how = format!("{} is gone", worker.process());
+            self.note_worker(EventKind::WorkerLost, id, Some(how));
+        }
         self.forget_drain(id);
         self.lose(id, &worker);
     }
@@ -411,7 +432,10 @@ impl Registry {
             .filter(|(_, it)| it.drain != Drain::Done);
         Status {
             workers: there.map(worker).collect(),
-            jobs: self.jobs.iter().map(|(id, job)| job.status(*id)).collect(),
+            jobs: (self.jobs.iter())
+                .map(|(id, job)| job.status(*id, self.now))
+                .collect(),
+            term: self.lasting.term,
         }
     }
 }

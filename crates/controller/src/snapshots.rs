@@ -168,6 +168,8 @@ pub struct Snapshots {
     /// Turns done of the loop at the last snapshot.
     last: Option<(LoopId, Turn)>,
     told: Vec<SnapshotNotice>,
+    /// Somebody waits for the next one.
+    hurries: bool,
     effects: Vec<SnapshotEffect>,
 }
 
@@ -190,6 +192,7 @@ impl Snapshots {
             margin: 1,
             last,
             told: Vec::new(),
+            hurries: false,
             effects: Vec::new(),
         }
     }
@@ -240,6 +243,9 @@ impl Snapshots {
     }
 
     fn every_turns(&self) -> Option<u64> {
+        if self.hurries {
+            return None;
+        }
         match self.every {
             SnapshotEvery::Turns(turns) => Some(turns),
             SnapshotEvery::Off | SnapshotEvery::Time(_) => None,
@@ -327,7 +333,9 @@ impl Snapshots {
         let Some(turns) = turns else {
             // Whoever gives the signal knows the turn.
             return match self.every {
-                SnapshotEvery::Turns(each) if done + 1 < last.saturating_add(each) => {
+                SnapshotEvery::Turns(each)
+                    if done + 1 < last.saturating_add(each) && !self.hurries =>
+                {
                     self.look(now, furthest)
                 }
                 _ => self.order(now, outermost, CutTurn::Signalled),
@@ -338,7 +346,9 @@ impl Snapshots {
         };
         let ahead = 1 + 2 * (done - before.min(done)) * self.margin;
         let mut after = done + ahead.max(self.margin + 1);
-        if let SnapshotEvery::Turns(each) = self.every {
+        if let SnapshotEvery::Turns(each) = self.every
+            && !self.hurries
+        {
             let each = each.max(1);
             after = after
                 .max(last.saturating_add(each))
@@ -414,6 +424,15 @@ impl Snapshots {
         }
     }
 
+    /// The next cut does not wait for its time.
+    pub fn hurry(&mut self) {
+        if let Phase::Idle(until) = &mut self.phase {
+            *until = Duration::ZERO;
+        }
+        // Nor for its turn.
+        self.hurries = true;
+    }
+
     /// The open cut comes to nothing, for a reason that is not its own.
     pub fn give_up(&mut self, now: Duration) {
         if let Phase::Open(open) = &self.phase {
@@ -478,6 +497,7 @@ impl Snapshots {
             return;
         };
         self.last = Some(at);
+        self.hurries = false;
         self.margin = (self.margin / 2).max(1);
         let stretched = cost.div_f64(SHARE_MAX);
         self.phase = Phase::Idle((since + self.every.time().max(stretched)).max(now));

@@ -13,6 +13,7 @@ mod environment;
 mod error;
 mod jobs;
 mod leave;
+mod looking_after;
 mod metrics;
 mod prints;
 mod probing;
@@ -25,7 +26,8 @@ pub use brambling_program::{GroupId, ShardId};
 pub use brambling_protocol::greeting::Token;
 pub use brambling_protocol::message::SnapshotEvery;
 pub use brambling_protocol::message::{
-    Client, JobDetails, JobState, JobStatus, PrintStream, Status, StuckKernel, WorkerStatus,
+    Client, ClusterEvent, EventKind, JobDetails, JobState, JobStatus, PrintStream, SnapshotStatus,
+    Status, StuckKernel, WorkerStatus,
 };
 pub use brambling_protocol::patience::{LEFT_OUT_AFTER, TOLD_AFTER};
 pub use brambling_protocol::{Generation, JobId, JobKey, WorkerId};

@@ -234,6 +234,23 @@ pub enum Message<'a> {
     Named(u128),
     /// The controller to whoever has come: its jobs outlive it. Who loses it looks for it again.
     Lasting,
+    /// A client to the controller: what has happened after this number?
+    AskEvents(u64),
+    /// The answer: the oldest that it still has, in order, no more than [`EVENTS_AT_ONCE`].
+    Events(Vec<ClusterEvent>),
+    /// A client to the controller: save a job now. [`Snapshotted`](Message::Snapshotted) is the answer, once that is done.
+    Snapshot(JobId),
+    /// The controller to a client: a job was saved.
+    Snapshotted {
+        /// The job.
+        job: JobId,
+        /// The cut.
+        cut: u64,
+    },
+    /// A client to the controller: which snapshots are there?
+    AskSnapshots,
+    /// The answer.
+    Snapshots(Vec<SnapshotStatus>),
     /// A worker to the controller: the job cannot begin at the cut of its [`Prepare`], of which something is damaged or missing.
     Unrestored {
         /// The job.
@@ -241,6 +258,112 @@ pub enum Message<'a> {
         /// What, and why.
         why: &'a str,
     },
+}
+
+/// The most events that one message tells.
+pub const EVENTS_AT_ONCE: usize = 1 << 10;
+
+/// Something that has happened in a cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClusterEvent {
+    /// Its number: each is one more than the one before.
+    pub number: u64,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// What.
+    pub kind: EventKind,
+    /// Of which worker.
+    pub worker: Option<WorkerId>,
+    /// Of which job.
+    pub job: Option<JobKey>,
+    /// Of which cut, or at which one a job began.
+    pub cut: Option<u64>,
+    /// How much was saved.
+    pub bytes: Option<u64>,
+    /// How long it took, in milliseconds.
+    pub took_ms: Option<u64>,
+    /// Why.
+    pub cause: Option<String>,
+}
+
+/// Kinds of events. New ones are added at the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum EventKind {
+    /// A controller took office.
+    TookOver,
+    /// A worker came.
+    WorkerJoined,
+    /// A worker is gone.
+    WorkerLost,
+    /// A client submitted a job.
+    JobSubmitted,
+    /// A generation of a job began.
+    JobBegun,
+    /// A job has lost something, and is to begin again.
+    JobLost,
+    /// A job is over.
+    JobEnded,
+    /// A shard moved.
+    ShardMoved,
+    /// A job was saved.
+    SnapshotTaken,
+    /// A cut came to nothing.
+    SnapshotFailed,
+    /// A worker was told to go, and nothing that it says counts any more.
+    WorkerFenced,
+}
+
+impl EventKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            EventKind::TookOver => "took-over",
+            EventKind::WorkerJoined => "worker-joined",
+            EventKind::WorkerLost => "worker-lost",
+            EventKind::JobSubmitted => "job-submitted",
+            EventKind::JobBegun => "job-begun",
+            EventKind::JobLost => "job-lost",
+            EventKind::JobEnded => "job-ended",
+            EventKind::ShardMoved => "shard-moved",
+            EventKind::SnapshotTaken => "snapshot-taken",
+            EventKind::SnapshotFailed => "snapshot-failed",
+            EventKind::WorkerFenced => "worker-fenced",
+        }
+    }
+}
+
+impl ClusterEvent {
+    /// One of which nothing else is known yet.
+    pub fn of(kind: EventKind) -> ClusterEvent {
+        ClusterEvent {
+            number: 0,
+            at_ms: 0,
+            kind,
+            worker: None,
+            job: None,
+            cut: None,
+            bytes: None,
+            took_ms: None,
+            cause: None,
+        }
+    }
+}
+
+/// A snapshot that is there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SnapshotStatus {
+    /// Of which job.
+    pub job: JobId,
+    /// Its program's name.
+    pub name: String,
+    /// The cut.
+    pub cut: u64,
+    /// Turns of its loop that were done.
+    pub turns: u64,
+    /// All of it, what earlier ones have saved included.
+    pub bytes: u64,
+    /// In how many objects.
+    pub objects: u64,
 }
 
 /// What becomes of a job when a worker dies that holds shards of it.
@@ -578,6 +701,8 @@ pub struct Status {
     pub workers: Vec<WorkerStatus>,
     /// Jobs that run, wait, or have ended lately, by name.
     pub jobs: Vec<JobStatus>,
+    /// Whose term it is; 0: the cluster does not outlive its controller.
+    pub term: u32,
 }
 
 /// How a worker fares.
@@ -614,12 +739,16 @@ pub struct JobStatus {
     pub name: String,
     /// How far it is.
     pub state: JobState,
-    /// How often it was recovered.
+    /// Which generation it is in: the high 32 bits are the term in which it began.
     pub generation: Generation,
     /// Tasks that have run.
     pub position: u64,
     /// What went wrong, if anything did.
     pub failure: Option<String>,
+    /// The cut of its last snapshot.
+    pub cut: Option<u64>,
+    /// How long ago that was taken, as far as this controller knows.
+    pub snapshot_age_ms: Option<u64>,
     /// What it waits for, if it has not begun. Travels beside, in [`Message::Waits`].
     #[serde(skip)]
     pub waits: Option<String>,

@@ -168,6 +168,8 @@ mod tests {
                 generation: serde_json::from_str("0").unwrap(),
                 position,
                 failure: None,
+                cut: None,
+                snapshot_age_ms: None,
                 waits: None,
             },
             tasks_total: total,
@@ -201,6 +203,7 @@ mod tests {
         let status = Status {
             workers: vec![worker, stopped],
             jobs: Vec::new(),
+            term: 0,
         };
         Snapshot {
             status,

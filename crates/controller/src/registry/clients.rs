@@ -192,7 +192,7 @@ impl Registry {
     /// What is known of each job.
     pub fn job_details(&self) -> Vec<JobDetails> {
         let details = |(id, job): (&JobId, &RegisteredJob)| JobDetails {
-            status: job.status(*id),
+            status: job.status(*id, self.now),
             tasks_total: job.tasks_total,
             workers: job.members.clone(),
             client: job.by.clone(),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::placement::place;
 use brambling_protocol::kept::LogEntry;
-use brambling_protocol::message::{Accepted, JobState, Member, Prepare, Submit};
+use brambling_protocol::message::{Accepted, EventKind, JobState, Member, Prepare, Submit};
 use brambling_protocol::{JobId, JobKey, WorkerId};
 use std::collections::BTreeMap;
 
@@ -72,11 +72,14 @@ impl Registry {
             survives,
             losses: Losses::default(),
             snapshots: Vec::new(),
+            saved_at: None,
         };
         self.jobs.insert(id, job);
         self.counts.submitted += 1;
         self.queued.push_back(id);
         self.log_submitted(id);
+        let key = JobKey::new(id, self.lasting.first_generation());
+        self.note_job(EventKind::JobSubmitted, key, None);
         self.tell(from, OwnedMessage::Queued(id));
         self.begin_next();
         Ok(())
@@ -126,6 +129,7 @@ impl Registry {
             at: self.workers[worker].listens_at,
         };
         let to_reach: Vec<Member> = members.iter().map(member).collect();
+        self.note_job(EventKind::JobBegun, key, None);
         let kept = self.kept_place(id);
         // The job's controller begins before the members are told: their first frames find it.
         self.orders.push(Order::Begin {
@@ -189,6 +193,9 @@ impl Registry {
         };
         job.failure = failure.clone();
         let client = job.client;
+        let key = JobKey::new(id, job.generation);
+        self.note_job(EventKind::JobEnded, key, failure.clone());
+        self.end_saves(id);
         self.end_wishes(id);
         self.tell_enders(id);
         if let Some(client) = client {

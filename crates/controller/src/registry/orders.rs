@@ -5,8 +5,8 @@ use crate::WorkerLoss;
 use brambling_program::ShardId;
 use brambling_protocol::kept::LogEntry;
 use brambling_protocol::message::{
-    Accepted, JobCuts, JobDetails, KeptPlace, Member, Message, Move, Prepare, Registered,
-    ShardTimes,
+    Accepted, ClusterEvent, JobCuts, JobDetails, KeptPlace, Member, Message, Move, Prepare,
+    Registered, ShardTimes,
 };
 use brambling_protocol::{JobId, JobKey, PartitionMap, WorkerId};
 
@@ -84,6 +84,22 @@ pub enum Order {
         /// What.
         times: ShardTimes,
     },
+    /// Something has happened that people may want to know.
+    Note(ClusterEvent),
+    /// A client asks what has happened after a number: tell it.
+    Events {
+        /// On which link.
+        to: PeerLink,
+        /// The number.
+        after: u64,
+    },
+    /// A client asks which snapshots there are: tell it.
+    Snapshots {
+        /// On which link.
+        to: PeerLink,
+    },
+    /// A job is to be saved as soon as it can be ([`Controller::hurry`](crate::Controller::hurry)).
+    Save(JobKey),
     /// Keep something, before what is ordered next is done.
     Log(LogEntry),
     /// The job's controller is not needed any more.
@@ -117,6 +133,7 @@ pub enum OwnedMessage {
     Recovering { job: JobId, why: String },
     Told { job: JobId, line: String },
     Lasting,
+    Snapshotted { job: JobId, cut: u64 },
 }
 
 impl OwnedMessage {
@@ -149,6 +166,10 @@ impl OwnedMessage {
                 weight: *weight,
             },
             OwnedMessage::Lasting => Message::Lasting,
+            OwnedMessage::Snapshotted { job, cut } => Message::Snapshotted {
+                job: *job,
+                cut: *cut,
+            },
             OwnedMessage::Told { job, line } => Message::Told { job: *job, line },
             OwnedMessage::Recovering { job, why } => Message::Recovering { job: *job, why },
         }

@@ -8,10 +8,10 @@
 //!   [`POISON_TIME`] of the beginning of its generation, and there was no snapshot between them.
 //! * A snapshot that a worker finds damaged is not used again: the one before it is, or the job's start.
 
-use super::{JobState, OwnedMessage, Registry};
+use super::{JobState, Order, OwnedMessage, PeerLink, Registry};
 use crate::ShardLoss;
 use brambling_protocol::kept::LogEntry;
-use brambling_protocol::message::{JobCuts, KeptPlace, SnapshotEvery};
+use brambling_protocol::message::{ClusterEvent, EventKind, JobCuts, KeptPlace, SnapshotEvery};
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use std::time::Duration;
 
@@ -110,19 +110,71 @@ impl Registry {
     }
 
     /// There is a snapshot of a job. Those that are not kept any more may be deleted: gives those that are.
-    pub fn on_snapshot(&mut self, key: JobKey, cut: u64) -> Vec<u64> {
+    pub fn on_snapshot(&mut self, key: JobKey, cut: u64, bytes: u64, took: Duration) -> Vec<u64> {
+        let now = self.now;
         let Some(job) = self.jobs.get_mut(&key.job) else {
             return Vec::new();
         };
         if job.generation == key.generation {
             job.snapshots.push(cut);
+            job.saved_at = Some(now);
             let old = job.snapshots.len().saturating_sub(SNAPSHOTS);
             job.snapshots.drain(..old);
             // The job has come further than the kernel that killed its worker.
             job.losses.in_a_row.clear();
             self.counts.snapshots += 1;
+            let kept = job.snapshots.clone();
+            self.note(ClusterEvent {
+                job: Some(key),
+                cut: Some(cut),
+                bytes: Some(bytes),
+                took_ms: Some(took.as_millis() as u64),
+                ..ClusterEvent::of(EventKind::SnapshotTaken)
+            });
+            let of_job = self.saves.extract_if(.., |(job, _)| *job == key.job);
+            for (job, by) in of_job.collect::<Vec<_>>() {
+                self.tell(by, OwnedMessage::Snapshotted { job, cut });
+            }
+            return kept;
         }
         job.snapshots.clone()
+    }
+
+    /// No snapshot was taken, and why.
+    pub fn on_no_snapshot(&mut self, key: JobKey, why: &str) {
+        self.note_job(EventKind::SnapshotFailed, key, Some(why.to_owned()));
+        self.tell_client(key, why);
+    }
+
+    /// Somebody wants a job saved now.
+    pub(super) fn on_save(&mut self, from: PeerLink, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else {
+            let why = format!("there is no job {id}; `brambling jobs` lists those that there are");
+            return self.refuse(from, why);
+        };
+        let key = JobKey::new(id, job.generation);
+        if job.state != JobState::Running {
+            return self.refuse(
+                from,
+                format!("job {id} does not run; only one that does is saved"),
+            );
+        }
+        if self.kept_place(id).is_none() {
+            let why = format!(
+                "job {id} is not saved: the controller has no store (--store), its snapshot_every is off, or it writes files"
+            );
+            return self.refuse(from, why);
+        }
+        self.saves.push((id, from));
+        self.orders.push(Order::Save(key));
+    }
+
+    /// A job is over: who wanted it saved hears that it will not be.
+    pub(super) fn end_saves(&mut self, id: JobId) {
+        let of_job = self.saves.extract_if(.., |(job, _)| *job == id);
+        for (_, by) in of_job.collect::<Vec<_>>() {
+            self.refuse(by, format!("job {id} has ended before it was saved"));
+        }
     }
 
     /// A worker cannot use the snapshot at which a job was to begin.
@@ -146,6 +198,8 @@ impl Registry {
 
     fn begin_again(&mut self, id: JobId, loss: &ShardLoss) {
         self.end_wishes(id);
+        let key = JobKey::new(id, self.jobs[&id].generation);
+        self.note_job(EventKind::JobLost, key, Some(loss.why.clone()));
         self.release_members(id);
         let until = self.now + NEWCOMER_TIME;
         let job = self.jobs.get_mut(&id).expect("the caller has it");

@@ -11,6 +11,7 @@ use super::recovery::Losses;
 use super::{JobState, Order, OwnedMessage, PeerLink, RegisteredJob, Registry};
 use crate::log::LoggedCluster;
 use brambling_protocol::kept::{LogEntry, LoggedJob};
+use brambling_protocol::message::{ClusterEvent, EventKind};
 use brambling_protocol::{Generation, JobId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,6 +51,11 @@ impl Registry {
     #[must_use]
     pub fn in_term(mut self, term: u32, cluster: &LoggedCluster) -> Registry {
         self.lasting.term = term;
+        let event = ClusterEvent::of(EventKind::TookOver);
+        self.note(ClusterEvent {
+            cause: Some(format!("term {term}")),
+            ..event
+        });
         self.next_job = cluster.last_job + 1;
         for (id, (job, cuts)) in &cluster.jobs {
             let job = self.logged(job, cuts.clone());
@@ -78,6 +84,7 @@ impl Registry {
             survives: job.survives.clone(),
             losses: Losses::default(),
             snapshots,
+            saved_at: None,
         }
     }
 

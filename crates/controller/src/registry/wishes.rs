@@ -2,7 +2,7 @@
 
 use super::{JobState, Order, OwnedMessage, PeerLink, Registry};
 use brambling_program::ShardId;
-use brambling_protocol::message::Move;
+use brambling_protocol::message::{ClusterEvent, EventKind, Move};
 use brambling_protocol::{JobId, JobKey, WorkerId};
 
 impl Registry {
@@ -72,6 +72,13 @@ impl Registry {
 
     /// A shard has moved.
     pub fn on_moved(&mut self, key: JobKey, shard: ShardId, to: WorkerId) {
+        let event = ClusterEvent::of(EventKind::ShardMoved);
+        self.note(ClusterEvent {
+            worker: Some(to),
+            job: Some(key),
+            cause: Some(format!("shard {shard}")),
+            ..event
+        });
         if let Some(by) = self.wishes.remove(&(key, shard)) {
             let job = Some(key.job);
             self.tell(by, OwnedMessage::Moved(Move { job, shard, to }));

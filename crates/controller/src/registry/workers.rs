@@ -5,7 +5,9 @@
 use super::drains::Drain;
 use super::{Order, OwnedMessage, PeerLink, Registry, Worker};
 use crate::WorkerLoss;
-use brambling_protocol::message::{JobState, Load, Member, Prepare, Register, Registered};
+use brambling_protocol::message::{
+    EventKind, JobState, Load, Member, Prepare, Register, Registered,
+};
 use brambling_protocol::{JobKey, PartitionMap, WorkerId};
 
 impl Registry {
@@ -67,7 +69,11 @@ impl Registry {
             stuck,
             drain,
         };
+        let is_new = self.heard_of.insert(id);
         self.workers.insert(id, worker);
+        if is_new {
+            self.note_worker(EventKind::WorkerJoined, id, None);
+        }
         self.tell(from, OwnedMessage::Registered(Registered { worker: id }));
         self.tell_lasting(from);
         // Caught up before it is admitted to more: first it releases jobs that nobody asks for any

@@ -19,7 +19,9 @@ use brambling_memory::Budget;
 use brambling_program::ShardId;
 use brambling_protocol::frame::Incoming;
 use brambling_protocol::kept::CutManifest;
-use brambling_protocol::message::{JobCuts, KeptPlace, Message, SnapshotEvery};
+use brambling_protocol::message::{
+    ClusterEvent, EVENTS_AT_ONCE, JobCuts, KeptPlace, Message, SnapshotEvery, SnapshotStatus,
+};
 use brambling_protocol::patience::Awake;
 use brambling_protocol::{JobId, JobKey, Sequence, WorkerId};
 use log::{ClusterLog, Logging};
@@ -31,10 +33,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the registry is told what time it is.
 const TICK: Duration = Duration::from_millis(50);
+
+/// So many events are kept for those who ask.
+const EVENTS_KEPT: usize = 10_000;
 
 /// How a controller is started.
 #[derive(Clone, Debug)]
@@ -106,6 +111,8 @@ struct State {
     unlogged: usize,
     held: VecDeque<Order>,
     log_trouble: Option<String>,
+    /// What has happened lately, the oldest first.
+    events: VecDeque<ClusterEvent>,
     /// What people are to be told.
     news: Vec<String>,
     is_deposed: bool,
@@ -142,6 +149,7 @@ impl ControllerProcess {
             unlogged: 0,
             held: VecDeque::new(),
             log_trouble: None,
+            events: VecDeque::new(),
             news: Vec::new(),
             is_deposed: false,
         };
@@ -343,7 +351,7 @@ impl State {
             }
             // What it has left goes with the next snapshot.
             ControllerEffect::Discard(_) => {}
-            ControllerEffect::Say(line) => self.registry.tell_client(key, &line),
+            ControllerEffect::Say(line) => self.registry.on_no_snapshot(key, &line),
             ControllerEffect::Lost(loss) => self.registry.on_loss(key, loss),
             ControllerEffect::Ended { failure } => self.registry.on_over(key, failure),
             ControllerEffect::Left { worker } => {
@@ -487,6 +495,21 @@ impl State {
                     machine.on_times(worker, &times);
                 }
             }
+            Order::Note(event) => self.note(event),
+            Order::Events { to, after } => {
+                let later = self.events.iter().filter(|it| it.number > after);
+                let later = later.take(EVENTS_AT_ONCE).cloned().collect();
+                self.say(shared, to, Message::Events(later));
+            }
+            Order::Snapshots { to } => {
+                let snapshots = Message::Snapshots(self.snapshots());
+                self.say(shared, to, snapshots);
+            }
+            Order::Save(key) => {
+                if let Some(machine) = self.jobs.get_mut(&key) {
+                    machine.hurry();
+                }
+            }
             Order::Log(entry) => {
                 if let Some(logging) = &self.logging {
                     self.unlogged += 1;
@@ -506,6 +529,34 @@ impl State {
                 shared.board().leave(key);
             }
         }
+    }
+
+    /// Something has happened: it gets its number and its time.
+    fn note(&mut self, event: ClusterEvent) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let number = self.events.back().map_or(1, |it| it.number + 1);
+        self.events.push_back(ClusterEvent {
+            number,
+            at_ms: since.unwrap_or_default().as_millis() as u64,
+            ..event
+        });
+        while self.events.len() > EVENTS_KEPT {
+            self.events.pop_front();
+        }
+    }
+
+    fn snapshots(&self) -> Vec<SnapshotStatus> {
+        let all = self.bases.iter();
+        let all = all.flat_map(|(job, bases)| bases.iter().map(move |it| (*job, it)));
+        let status = |(job, it): (JobId, &CutManifest)| SnapshotStatus {
+            job,
+            name: it.name.clone(),
+            cut: it.cut,
+            turns: it.turns,
+            bytes: it.parts.iter().map(|part| part.bytes).sum(),
+            objects: it.objects.len() as u64,
+        };
+        all.map(status).collect()
     }
 
     /// How a job is saved that begins.

@@ -56,6 +56,17 @@ pub enum ClusterError {
         #[from]
         source: StoreError,
     },
+    /// A job was not saved in time.
+    #[error(
+        "job {job} was not saved within {} s: it comes to a cut at the end of a turn of its loop; ask again, with more --patience",
+        after.as_secs()
+    )]
+    NotSaved {
+        /// The job.
+        job: JobId,
+        /// How long it was waited for.
+        after: Duration,
+    },
     /// Another controller has this state.
     #[error(
         "another controller has taken over the cluster of {state}; this one ends, and its workers and clients find the other where they were told to look"

@@ -8,10 +8,10 @@ use brambling_program::{
 use brambling_protocol::frame::*;
 use brambling_protocol::kept::StoredPart;
 use brambling_protocol::message::{
-    Accepted, Brings, Client, CutOff, FailureKind, FailureOrigin, JobCuts, JobDetails, JobState,
-    JobStatus, KeptPlace, Load, Member, Message, Move, Part, Prepare, PrintStream, PrintedLine,
-    PrintedLines, Register, Registered, ShardTime, ShardTimes, SnapshotEvery, Status, StuckKernel,
-    Submit, Survives, WorkerStatus,
+    Accepted, Brings, Client, ClusterEvent, CutOff, EventKind, FailureKind, FailureOrigin, JobCuts,
+    JobDetails, JobState, JobStatus, KeptPlace, Load, Member, Message, Move, Part, Prepare,
+    PrintStream, PrintedLine, PrintedLines, Register, Registered, ShardTime, ShardTimes,
+    SnapshotEvery, SnapshotStatus, Status, StuckKernel, Submit, Survives, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, Priority, WorkerId};
 
@@ -528,8 +528,11 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             generation: Generation(1),
             position: 123_456,
             failure: Some("it was cancelled".into()),
+            cut: Some(300),
+            snapshot_age_ms: Some(70_000),
             waits: None,
         }],
+        term: 300,
     };
     let entry = Entry {
         owner: worker,
@@ -732,6 +735,35 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("told", Message::Told { job, line: why }),
         ("named", Message::Named(0xfeed << 100)),
         ("lasting", Message::Lasting),
+        ("ask-events", Message::AskEvents(300)),
+        (
+            "events",
+            Message::Events(vec![ClusterEvent {
+                number: 300,
+                at_ms: 1 << 41,
+                kind: EventKind::SnapshotTaken,
+                worker: Some(worker),
+                job: Some(key),
+                cut: Some(300),
+                bytes: Some(1 << 33),
+                took_ms: Some(300),
+                cause: Some("x".into()),
+            }]),
+        ),
+        ("snapshot", Message::Snapshot(job)),
+        ("snapshotted", Message::Snapshotted { job, cut: 300 }),
+        ("ask-snapshots", Message::AskSnapshots),
+        (
+            "snapshots",
+            Message::Snapshots(vec![SnapshotStatus {
+                job,
+                name: "demo".into(),
+                cut: 300,
+                turns: 70_000,
+                bytes: 1 << 33,
+                objects: 300,
+            }]),
+        ),
         ("unrestored", Message::Unrestored { key, why }),
         ("ledger", Message::Ledger(part)),
         ("packages", Message::Packages { key, packages }),

@@ -28,6 +28,9 @@ struct Survey {
     members: Vec<Member>,
     queued: usize,
     running: usize,
+    term: u32,
+    /// Those that are not over: name, generation, and age of the last snapshot.
+    jobs: Vec<(String, u64, Option<u64>)>,
     counts: ClusterCounts,
     moves: EndedMoves,
     moving: usize,
@@ -65,7 +68,11 @@ impl Survey {
             let machine = jobs.get(&job);
             machine.map_or(0, |machine: &Controller| machine.held(worker))
         };
-        let Status { workers, jobs: all } = registry.status(held);
+        let Status {
+            workers,
+            jobs: all,
+            term,
+        } = registry.status(held);
         let member = |status: WorkerStatus| Member {
             memory_limit_bytes: registry.memory_limit_bytes(status.id),
             silence: registry.silence(status.id, now),
@@ -74,6 +81,11 @@ impl Survey {
         let of = |state| all.iter().filter(|job| job.state == state).count();
         Survey {
             members: workers.into_iter().map(member).collect(),
+            term,
+            jobs: (all.iter())
+                .filter(|job| matches!(job.state, JobState::Queued | JobState::Running))
+                .map(|job| (job.id.to_string(), job.generation.0, job.snapshot_age_ms))
+                .collect(),
             queued: of(JobState::Queued),
             running: of(JobState::Running),
             counts: registry.counts(),
@@ -134,6 +146,18 @@ impl Survey {
         let counts = &self.counts;
         text.one(&table::WORKERS_LOST, counts.workers_lost);
         text.one(&table::RECOVERIES, counts.recoveries);
+        text.one(&table::SNAPSHOTS, counts.snapshots);
+        text.one(&table::TERM, self.term);
+        let mut generations = text.family(&table::JOB_GENERATION);
+        for (job, generation, _) in &self.jobs {
+            generations.add(&[job], *generation);
+        }
+        let mut ages = text.family(&table::SNAPSHOT_AGE_SECONDS);
+        for (job, _, age_ms) in &self.jobs {
+            if let Some(ms) = age_ms {
+                ages.add(&[job], *ms as f64 / 1_000.0);
+            }
+        }
         text.one(&table::HEARTBEATS, counts.heartbeats);
         text.one(&table::HEARTBEATS_LATE, counts.heartbeats_late);
         text.one(&table::HEARTBEATS_MISSED, counts.heartbeats_missed);

@@ -4,7 +4,7 @@ use super::super::ClusterError;
 use super::super::snapshots::{JobPlace, SnapshotOptions, key, mark_of, open};
 use super::ControllerShared;
 use super::log::{ClusterLog, LogEnd};
-use brambling_protocol::kept::{CutManifest, LogEntry};
+use brambling_protocol::kept::{CutManifest, LogEntry, StoredPart};
 use brambling_protocol::message::KeptPlace;
 use brambling_protocol::{JobId, JobKey};
 use brambling_storage::{DirectoryStore, ObjectStore, StoreError, StoreTrouble};
@@ -166,7 +166,13 @@ impl Works {
 impl ControllerShared {
     fn on_committed(self: &Arc<Self>, of: JobKey, manifest: &CutManifest) -> Vec<u64> {
         let mut state = self.state();
-        let cuts = state.registry.on_snapshot(of, manifest.cut);
+        let own = format!("/parts/{}-", manifest.cut);
+        let is_own = |it: &&StoredPart| manifest.objects[it.object as usize].contains(&own);
+        let bytes = manifest.parts.iter().filter(is_own).map(|it| it.bytes);
+        let bytes = bytes.sum();
+        let took = state.jobs.get(&of).map(|machine| machine.saved_for());
+        let took = took.unwrap_or_default();
+        let cuts = state.registry.on_snapshot(of, manifest.cut, bytes, took);
         let bases = state.bases.entry(of.job).or_default();
         bases.push(manifest.clone());
         bases.retain(|it| cuts.contains(&it.cut));
@@ -179,7 +185,7 @@ impl ControllerShared {
 
     fn on_uncommitted(self: &Arc<Self>, of: JobKey, cut: u64, line: &str) {
         let mut state = self.state();
-        state.registry.tell_client(of, line);
+        state.registry.on_no_snapshot(of, line);
         if let Some(machine) = state.jobs.get_mut(&of) {
             machine.on_uncommitted(cut);
         }

@@ -67,6 +67,14 @@ families! { OF_CONTROLLERS:
         "Workers that are gone without having been drained.");
     RECOVERIES = counter("brambling_recoveries_total", &[],
         "Times a job has begun again for what it had lost with a worker.");
+    TERM = gauge("brambling_term", &[],
+        "The controller's term; 0: the cluster does not outlive it.");
+    JOB_GENERATION = gauge("brambling_job_generation", &["job"],
+        "The generation of a job that is not over.");
+    SNAPSHOT_AGE_SECONDS = gauge("brambling_job_last_snapshot_age_seconds", &["job"],
+        "How long ago a job that is not over was saved.");
+    SNAPSHOTS = counter("brambling_snapshots_total", &[],
+        "Snapshots of jobs that were taken.");
     WORKER_THREADS = gauge("brambling_worker_threads", &["worker"],
         "Threads of a worker.");
     WORKER_SHARDS = gauge("brambling_worker_shards", &["worker"],
