@@ -3,7 +3,7 @@
 use super::{JobStore, manifest_key, marks};
 use brambling_program::{Cut, DatasetId, Decoder, LoopId, Plan, Turn, Value};
 use brambling_protocol::kept::{CutManifest, KeptResults, SourceMark, checksum};
-use brambling_storage::{ObjectStore, StoreError, StoreTrouble};
+use brambling_storage::{StoreError, StoreTrouble};
 use brambling_worker::executor::Restored;
 use std::collections::{BTreeMap, BTreeSet};
 
