@@ -1,5 +1,7 @@
 //! Stores in buckets, against a server in a process of its own.
 
+#![allow(clippy::print_stderr)] // Who skips a test says so.
+
 #[path = "s3/lossy.rs"]
 mod lossy;
 #[path = "s3/server.rs"]
@@ -225,6 +227,7 @@ fn mutants_of_creation_in_buckets_are_caught() {
         return;
     }
     assert_caught("lost-answers-are-refusals", lost_answers_are_settled);
+    assert_caught("creates-over-others", conditions_are_honoured);
 }
 
 #[test]

@@ -103,6 +103,9 @@ fn plain(name: &str) -> String {
     if name.is_empty() { "job".into() } else { name }
 }
 
+/// Where a job's objects are, and what guards them.
+pub(super) type PlaceAndLock = (Arc<dyn PlacedStore>, Arc<StoreLock>);
+
 /// The place of a job that begins now, and the lock that guards it. Where another live process has the command's place, one in a place beside it,
 /// aloud. None if whoever asked did not wait.
 pub(super) fn take(
@@ -111,7 +114,7 @@ pub(super) fn take(
     program: u128,
     told: &mut Vec<String>,
     waits: &mut LockWait<'_>,
-) -> Result<Option<(Arc<dyn PlacedStore>, Arc<StoreLock>)>, StoreError> {
+) -> Result<Option<PlaceAndLock>, StoreError> {
     let Some((command, lock)) = take_command(all, name, told, waits)? else {
         return Ok(None);
     };

@@ -134,7 +134,7 @@ impl S3Access {
             .with_allow_http(self.is_http_allowed);
         let builder = AmazonS3Builder::new().with_client_options(client);
         let given = self.options.iter().fold(builder, |builder, (key, value)| {
-            builder.with_config(key.clone(), value)
+            builder.with_config(*key, value)
         });
         given
             .with_bucket_name(bucket)
