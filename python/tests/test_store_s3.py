@@ -20,15 +20,13 @@ class Server:
     def __init__(self, directory):
         self.directory = directory
         (directory / "data" / "bucket").mkdir(parents=True)
-        (directory / "meta").mkdir()
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.start()
 
     def start(self):
         own = {"ROOT_ACCESS_KEY": "AKIATEST", "ROOT_SECRET_KEY": SECRET}
-        place = ["posix", "--sidecar", self.directory / "meta", self.directory / "data"]
-        command = [SERVER, "--quiet", "--keep-alive", "--port", f"127.0.0.1:{self.port}", *place]
+        command = [SERVER, "--quiet", "--keep-alive", "--port", f"127.0.0.1:{self.port}", "posix", self.directory / "data"]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **own})
         until = time.monotonic() + PATIENCE_S
         while True:

@@ -12,7 +12,7 @@ use brambling_storage::{
 };
 use lossy::LossyWire;
 use server::{KEY, S3Server, SECRET, place, variables};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 fn key(key: &str) -> ObjectKey {
@@ -120,29 +120,32 @@ fn a_server_that_is_killed_loses_and_doubles_nothing() {
         return;
     };
     let store = server.store("k");
-    let goes_on = AtomicBool::new(true);
+    let (goes_on, written) = (AtomicBool::new(true), AtomicU32::new(0));
     let write = |writer: usize| {
         let mut made: Vec<(ObjectKey, Result<(), StoreError>)> = Vec::new();
         while goes_on.load(Ordering::Relaxed) {
             let key = key(&format!("{writer}/{}", made.len()));
             let done = store.create(&key, key.as_str().as_bytes());
             made.push((key, done));
+            written.fetch_add(1, Ordering::Relaxed);
         }
         made
     };
     let made = std::thread::scope(|scope| {
         let writers = [0, 1].map(|writer| scope.spawn(move || write(writer)));
-        for _ in 0..3 {
-            std::thread::sleep(Duration::from_millis(150));
+        for round in 1..4 {
+            let until = Instant::now() + Duration::from_secs(30);
+            while written.load(Ordering::Relaxed) < 20 * round {
+                assert!(Instant::now() < until, "nothing is written");
+                std::thread::sleep(Duration::from_millis(1));
+            }
             server.kill();
             std::thread::sleep(Duration::from_millis(300));
             server.restart();
         }
-        std::thread::sleep(Duration::from_millis(300));
         goes_on.store(false, Ordering::Relaxed);
         writers.map(|it| it.join().unwrap()).concat()
     });
-    assert!(made.len() > 20, "{}", made.len());
     for (key, done) in &made {
         match done {
             Ok(()) => {

@@ -422,6 +422,22 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_whose_name_went_is_no_lock() {
+        let (directory, store) = store();
+        let path = directory.path().join("lock");
+        std::fs::write(&path, b"").unwrap();
+        let file = File::open(&path).unwrap();
+        assert!(is_at(&file, &path));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_at(&file, &path));
+        // Another process has made it anew.
+        std::fs::write(&path, b"").unwrap();
+        assert!(!is_at(&file, &path));
+        let locked = store.lock(&key("lock"), &mut |_, _| true).unwrap();
+        assert!(matches!(locked, Locking::Ours(_)));
+    }
+
+    #[test]
     fn a_store_without_rights_is_told_with_the_way_out() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = DirectoryStore::open(&file.path().join("below")).unwrap_err();

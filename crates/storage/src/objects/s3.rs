@@ -144,7 +144,7 @@ impl S3Store {
                     match self.who_made(path, payload, is_in_doubt)? {
                         Maker::Ours => return Ok(()),
                         Maker::Other => return Err(StoreTrouble::Exists),
-                        Maker::Nobody => StoreTrouble::Exists,
+                        Maker::Nobody => StoreTrouble::Other(NEITHER.into()),
                     }
                 }
                 Err((trouble, Doubt::Refused)) => return Err(trouble),
@@ -188,6 +188,9 @@ impl S3Store {
         Ok(if is_ours { Maker::Ours } else { Maker::Other })
     }
 }
+
+/// Some servers say so while another request of the key is under way; one that goes on saying so is not sound.
+const NEITHER: &str = "the server says that it exists already, and that it is not there";
 
 enum Maker {
     Ours,

@@ -28,9 +28,9 @@ impl S3Server {
             );
             return None;
         }
-        let directory = tempfile::tempdir().unwrap();
+        // Of a disk: what the server knows of objects are attributes of their files.
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::fs::create_dir_all(directory.path().join("data/bucket")).unwrap();
-        std::fs::create_dir_all(directory.path().join("meta")).unwrap();
         // Nobody else is given this port meanwhile: numbers go round.
         let port = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = port.local_addr().unwrap().port();
@@ -79,8 +79,8 @@ fn run(binary: &Path, directory: &Path, port: u16) -> Child {
             "--port",
             &format!("127.0.0.1:{port}"),
         ])
-        .args(["posix", "--sidecar"])
-        .args([directory.join("meta"), directory.join("data")])
+        .arg("posix")
+        .arg(directory.join("data"))
         .stdout(Stdio::null())
         .spawn()
         .unwrap();

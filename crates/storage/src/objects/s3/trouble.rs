@@ -7,13 +7,12 @@ use object_store::Error;
 use object_store::client::{HttpError, HttpErrorKind};
 
 /// Codes by which servers say that they have no room.
-const FULL: [&str; 6] = [
+const FULL: [&str; 5] = [
     "InsufficientStorage",
     "InsufficientCapacity",
+    "XMinioStorageFull",
     "StorageFull",
     "QuotaExceeded",
-    "507",
-    "no space left",
 ];
 /// Codes by which they say that they do not know who asks.
 const UNKNOWN: [&str; 7] = [
@@ -31,22 +30,24 @@ const METADATA: [&str; 3] = ["169.254.169.254", "169.254.170.2", "instance metad
 /// What an error means, and what the request may have done.
 pub(super) fn of(error: &Error, place: &S3Place, access: &S3Access) -> (StoreTrouble, Doubt) {
     let text = access.scrubbed(&error.to_string());
-    let has = |codes: &[&'static str]| codes.iter().find(|code| text.contains(**code)).copied();
-    if has(&METADATA).is_some() {
+    // Not by words anywhere: addresses and keys stand there too.
+    let code = between(&text, "Code").unwrap_or_default();
+    if METADATA.iter().any(|host| text.contains(host)) {
         let why = "this process has no credentials".to_owned();
         return (StoreTrouble::Credentials(why), Doubt::Refused);
     }
-    if let Some(code) = has(&UNKNOWN) {
+    if UNKNOWN.contains(&code) {
         let why = format!("the server does not take this process's credentials ({code})");
         return (StoreTrouble::Credentials(why), Doubt::Refused);
     }
-    if has(&["NoSuchBucket"]).is_some() {
+    if code == "NoSuchBucket" {
+        let bucket = &place.bucket;
         let why = format!(
-            "there is no bucket `{}`; make it, or name another store with the setting `store`",
-            place.bucket
+            "there is no bucket `{bucket}`; make it, or name another store with the setting `store`"
         );
         return (StoreTrouble::Other(why), Doubt::Refused);
     }
+    let is_full = FULL.contains(&code) || text.contains("status code: 507 ");
     let refused = |trouble| (trouble, Doubt::Refused);
     match error {
         Error::NotFound { .. } => refused(StoreTrouble::Absent),
@@ -56,7 +57,7 @@ pub(super) fn of(error: &Error, place: &S3Place, access: &S3Access) -> (StoreTro
             let why = "the server does not take this process's credentials".to_owned();
             refused(StoreTrouble::Credentials(why))
         }
-        _ if has(&FULL).is_some() => refused(StoreTrouble::Full),
+        _ if is_full => refused(StoreTrouble::Full),
         _ => match carried(error) {
             Some(carrier) => unreachable(carrier, access),
             // An answer that says that something went wrong there, or one that nobody understands.
@@ -96,13 +97,53 @@ fn unreachable(error: &HttpError, access: &S3Access) -> (StoreTrouble, Doubt) {
 
 /// What a server has said: its code and message, without the rest of the document.
 fn said(text: &str) -> String {
-    let between = |name: &str| {
-        let (_, behind) = text.split_once(&format!("<{name}>"))?;
-        Some(behind.split_once("</")?.0)
-    };
-    match (between("Code"), between("Message")) {
+    match (between(text, "Code"), between(text, "Message")) {
         (Some(code), Some(message)) => format!("the server says {code}: {message}"),
         (Some(code), None) => format!("the server says {code}"),
         _ => text.to_owned(),
+    }
+}
+
+fn between<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let (_, behind) = text.split_once(&format!("<{name}>"))?;
+    Some(behind.split_once("</")?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// What the server at a port that looks like a status says, of a key that looks like a code.
+    fn heard(body: &str) -> (StoreTrouble, Doubt) {
+        let source = format!("http://127.0.0.1:50712/QuotaExceeded/NoSuchBucket: {body}");
+        let error = Error::Generic {
+            store: "S3",
+            source: source.into(),
+        };
+        let place = S3Place {
+            bucket: "b".into(),
+            prefix: String::new(),
+        };
+        let variables: BTreeMap<String, String> = BTreeMap::new();
+        of(&error, &place, &S3Access::of(&variables).ok().unwrap())
+    }
+
+    #[test]
+    fn what_a_server_says_is_understood_by_its_code_alone() {
+        let code = |code: &str| format!("<Error><Code>{code}</Code><Message>m</Message></Error>");
+        assert_eq!(heard(&code("QuotaExceeded")).0, StoreTrouble::Full);
+        let full = "Server returned non-2xx status code: 507 Insufficient Storage";
+        assert_eq!(heard(full).0, StoreTrouble::Full);
+        let (expired, doubt) = heard(&code("ExpiredToken"));
+        assert!(matches!(expired, StoreTrouble::Credentials(_)), "{expired}");
+        assert_eq!(doubt, Doubt::Refused);
+        let gone = heard(&code("NoSuchBucket")).0.to_string();
+        assert!(gone.starts_with("there is no bucket `b`"), "{gone}");
+        // It may have been done: the server says no more than that it is not well.
+        let (ill, doubt) = heard(&code("InternalError"));
+        assert_eq!(ill.to_string(), "the server says InternalError: m");
+        assert_eq!(doubt, Doubt::MayHaveArrived);
+        assert!(matches!(heard("").0, StoreTrouble::Other(_)));
     }
 }
