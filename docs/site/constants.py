@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "docs/internals/constants.md"
-CRATES = ("worker", "exchange", "controller", "engine", "protocol", "memory")
+CRATES = ("worker", "exchange", "controller", "engine", "protocol", "memory", "storage")
 # Durations for which nobody waits.
 NOT_WAITED = {"CERTIFICATES_LAST", "LAST_MAX", "BEHIND"}
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| .* \| `([\w/.]+)` \|$")

@@ -162,7 +162,8 @@ def test_what_has_ended_is_read(script):
     script.write(PROGRAM, turns=20, after="raise SystemError('later')")
     first, _ = script.run(code=1)
     # The script did not reach its end: its results stay, and are read.
-    assert len(script.manifests()) == 1
+    # On a busy machine a snapshot came before them.
+    assert len(script.manifests()) in (1, 2)
     again, told = script.run(code=1)
     assert again == first
     assert "goes on" not in told
@@ -224,8 +225,12 @@ def test_a_store_that_cannot_be_one_is_refused_and_named(tmp_path):
     p.dataset("x", value=1.0)
     with pytest.raises(br.StoreError, match=r"file/below: opening it: "):
         p.run(store=tmp_path / "file" / "below")
-    with pytest.raises(br.SettingsError, match=r'store = "s3://bucket" is not usable: give a directory'):
-        p.run(store="s3://bucket")
+    with pytest.raises(br.SettingsError, match=r'store = "gs://bucket" is not usable: there is no store for gs://; give a directory, or s3://'):
+        p.run(store="gs://bucket")
+    with pytest.raises(br.SettingsError) as refused:
+        p.run(store="s3://key:secret@bucket/x")
+    assert "names no bucket" in str(refused.value)
+    assert "secret" not in str(refused.value)
     with pytest.raises(br.SettingsError, match=r"give a time such as 10s, 500ms or 2min, a number of turns such as `20 turns`, or off"):
         p.run(store=tmp_path, snapshot_every="often")
 
@@ -269,3 +274,41 @@ def test_results_that_are_read_have_the_report_of_their_run(tmp_path):
 
     assert counted(again) == counted(first)
     assert len(counted(first)) > 20
+
+
+MANY = """
+    import os
+    import sys
+
+    import brambling as br
+
+    for job in range(40):
+        p = br.Program(f"job {job}")
+        x = p.dataset("x", value=1.0)
+        p.update(x, lambda x: x + 1)
+        p.run(store=sys.argv[1])
+    print(sum("store" in os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")))
+    raise SystemError("later")
+"""
+
+
+def test_a_script_of_many_jobs_has_one_lock(tmp_path):
+    script = Script(tmp_path, MANY)
+    out, _ = script.run(code=1)
+    assert out == "1\n"
+    (locks,) = script.store.glob("*.locks")
+    assert [path.name for path in locks.iterdir()] == ["1"]
+
+
+def test_what_others_of_the_command_have_left_goes_with_a_good_end(script):
+    both = [script.start(), script.start()]
+    until = time.monotonic() + PATIENCE_S
+    while len({path.parents[2] for path in script.manifests()}) < 2:
+        assert time.monotonic() < until, "no two places"
+        time.sleep(0.01)
+    for process in both:
+        process.kill()
+        process.communicate()
+    _, told = script.run()
+    assert "goes on from its snapshot" in told
+    assert list(script.store.iterdir()) == []

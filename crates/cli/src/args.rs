@@ -244,7 +244,7 @@ pub(crate) enum Command {
         /// Write what each thread did when, for ui.perfetto.dev: JSON, or packets when the name does not end with .json
         #[arg(long, value_name = "FILE.json")]
         trace: Option<PathBuf>,
-        /// Keep snapshots of its jobs in DIR: started again after it was killed, it goes on from there
+        /// Keep snapshots of its jobs in DIR, or s3://BUCKET/PREFIX: started again after it was killed, it goes on from there
         #[arg(long, value_name = "DIR")]
         store: Option<String>,
         /// Ignore what DIR has of an earlier run

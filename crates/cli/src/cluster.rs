@@ -99,14 +99,23 @@ struct Jobs {
     /// Leave shards where they are, unless somebody moves them or drains their worker
     #[arg(long)]
     no_balance: bool,
-    /// Save the jobs in this directory, which all hosts of the cluster see: a job whose worker dies goes on from its last snapshot. How often: the setting
+    /// Save the jobs in this directory, which all hosts of the cluster see, or in s3://BUCKET/PREFIX: a job whose worker dies goes on from its last snapshot. How often: the setting
     /// snapshot_every
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
-    /// Keep what is known of the cluster in this directory: its jobs outlive this controller, and another one with the same directory and address goes on with
+    /// Keep what is known of the cluster in this directory, or in s3://BUCKET/PREFIX: its jobs outlive this controller, and another one with the same directory and address goes on with
     /// them. Snapshots are kept there as well, unless --store says where
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+}
+
+/// A directory as processes started elsewhere know it; a bucket as it is.
+fn whole(store: &Path) -> String {
+    let text = store.display().to_string();
+    if text.starts_with("s3://") {
+        return text;
+    }
+    std::path::absolute(store).map_or(text, |it| it.display().to_string())
 }
 
 impl Jobs {
@@ -122,14 +131,13 @@ impl Jobs {
         };
         let every = Settings::default().resolve()?.snapshot_every;
         // Workers may have been started elsewhere.
-        let store = std::path::absolute(store).unwrap_or_else(|_| store.clone());
-        let store = store.display().to_string();
+        let store = whole(store);
         Ok(Some(SnapshotOptions { store, every }))
     }
 
     /// Where the cluster is kept.
     fn state(&self) -> Option<String> {
-        self.state.as_ref().map(|state| state.display().to_string())
+        self.state.as_deref().map(whole)
     }
 }
 

@@ -48,7 +48,7 @@ pub use brambling_machine as machine;
 pub use brambling_operators as operators;
 pub use brambling_program as program;
 pub use brambling_program::payload;
-pub use brambling_storage::{StoreError, StoreTrouble};
+pub use brambling_storage::{StoreError, StoreLocation, StoreTrouble};
 pub use brambling_worker::executor::{
     Advance, Caller, Failure, FailureKind, Interrupted, Origin, Printed, PrintedWhat, QuietCaller,
     Silent, Tally, WaitsFor,

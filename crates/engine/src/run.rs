@@ -114,11 +114,11 @@ impl RunOptions {
         self
     }
 
-    /// Keeps snapshots of the job, and its results, in a directory: a process that is killed and started again with the same command goes on
-    /// from there. See [`clear_stored`](crate::clear_stored) for when they go.
+    /// Keeps snapshots of the job, and its results, in a directory or in `s3://BUCKET/PREFIX`: a process that is killed and started again with the
+    /// same command goes on from there. See [`clear_stored`](crate::clear_stored) for when they go.
     #[must_use]
-    pub fn store(mut self, directory: impl Into<String>) -> Self {
-        self.settings.store = Some(directory.into());
+    pub fn store(mut self, store: impl Into<String>) -> Self {
+        self.settings.store = Some(store.into());
         self
     }
 

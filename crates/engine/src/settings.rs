@@ -12,6 +12,7 @@ use crate::store::{self, EVERY_GIVE};
 use brambling_controller::snapshots::SnapshotEvery;
 use brambling_machine::cpu::Processor;
 use brambling_operators::simd::{self, Isa};
+use brambling_storage::StoreLocation;
 use brambling_worker::executor::{STALL, WEIGHT_MAX};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -83,7 +84,7 @@ pub struct Settings {
     pub log: Option<String>,
     /// A job's share of the threads beside other jobs, 1 to 1,000.
     pub weight: Option<u32>,
-    /// Where snapshots and results of jobs of this process are kept: a directory.
+    /// Where snapshots and results of jobs of this process are kept: a directory, or `s3://BUCKET/PREFIX`.
     pub store: Option<String>,
     /// How often a job with a store is saved: a time, a number of turns, or off.
     #[serde(default, deserialize_with = "size")]
@@ -152,7 +153,7 @@ pub struct Resolved {
     /// A job's share of the threads beside other jobs.
     pub weight: u32,
     /// Where snapshots and results of jobs of this process are kept.
-    pub store: Option<PathBuf>,
+    pub store: Option<StoreLocation>,
     /// How often a job with a store is saved.
     pub snapshot_every: SnapshotEvery,
 }
@@ -176,8 +177,7 @@ impl Resolved {
             "progress" => self.progress.to_string(),
             "log" => self.log.name().to_owned(),
             "weight" => self.weight.to_string(),
-            "store" => (self.store.as_ref())
-                .map_or_else(|| "none".to_owned(), |path| path.display().to_string()),
+            "store" => (self.store.as_ref()).map_or_else(|| "none".to_owned(), ToString::to_string),
             "snapshot_every" => match self.snapshot_every {
                 SnapshotEvery::Off => "off".to_owned(),
                 SnapshotEvery::Time(every) => format!("{} s", every.as_secs_f64()),
@@ -403,11 +403,12 @@ impl Settings {
                 SpillTo::parse(spill).expect_err("just seen"),
             ),
             Settings {
-                store: Some(directory),
-                ..
-            } if directory.is_empty() || directory.contains("://") => {
-                refuse("store", directory.clone(), "give a directory")
-            }
+                store: Some(store), ..
+            } if StoreLocation::parse(store).is_err() => refuse(
+                "store",
+                StoreLocation::without_user(store),
+                &StoreLocation::parse(store).expect_err("just seen"),
+            ),
             Settings {
                 snapshot_every: Some(every),
                 ..
@@ -449,7 +450,7 @@ impl Settings {
             progress: self.progress.unwrap_or(true),
             log: self.log.as_deref().and_then(Log::named).unwrap_or(Log::Off),
             weight: self.weight.unwrap_or(1),
-            store: self.store.map(PathBuf::from),
+            store: (self.store.as_deref()).and_then(|it| StoreLocation::parse(it).ok()),
             snapshot_every: (self.snapshot_every.as_deref())
                 .and_then(store::parse_every)
                 .unwrap_or(SnapshotEvery::DEFAULT),

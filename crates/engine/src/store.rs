@@ -41,10 +41,11 @@ pub(crate) fn sources(plan: &Plan) -> Option<Vec<SourceMark>> {
 use crate::Outcome;
 use brambling_program::{CutStates, DatasetId, Plan, Spec, StageId, StageKind};
 use brambling_protocol::kept::{CutManifest, KeptError, SourceMark};
-use brambling_storage::{DirectoryStore, ObjectKey, ObjectStore, StoreError, StoreTrouble};
+use brambling_storage::{
+    LockWait, ObjectKey, PlacedStore, StoreError, StoreLocation, StoreLock, StoreTrouble,
+};
 use brambling_worker::executor::Job;
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Manifests that are kept: if the newest is damaged, the one before it is used.
@@ -53,7 +54,9 @@ const MANIFESTS: usize = 2;
 /// What one job has in a store.
 #[derive(Debug)]
 pub(crate) struct JobStore {
-    pub(crate) store: Arc<DirectoryStore>,
+    pub(crate) store: Arc<dyn PlacedStore>,
+    /// Of its place; without it another process may have the place.
+    lock: Arc<StoreLock>,
     pub(crate) program: u128,
     pub(crate) name: String,
     /// What people are to be told.
@@ -65,16 +68,22 @@ pub(crate) struct JobStore {
 }
 
 impl JobStore {
-    /// The place of a job of this program that begins now.
+    /// The place of a job of this program that begins now; none if whoever asked did not wait.
     ///
     /// # Errors
     /// Why nothing can be kept there.
-    pub(crate) fn open(directory: &Path, plan: &Plan) -> Result<JobStore, StoreError> {
+    pub(crate) fn open(
+        location: &StoreLocation,
+        plan: &Plan,
+        waits: &mut LockWait<'_>,
+    ) -> Result<Option<JobStore>, StoreError> {
         let program = plan.program.spec().hash();
         let name = plan.program.spec().name.clone();
-        let all = DirectoryStore::open(directory)?;
+        let all = location.open()?;
         let mut told = Vec::new();
-        let store = Arc::new(places::take(&all, &name, program, &mut told)?);
+        let Some((store, lock)) = places::take(&all, &name, program, &mut told, waits)? else {
+            return Ok(None);
+        };
         if places::is_fresh() {
             for key in store.list(&key("manifests"))? {
                 store.delete(&key)?;
@@ -83,14 +92,15 @@ impl JobStore {
         let listed = store.list(&key("manifests"))?;
         let mut manifests: Vec<u64> = listed.iter().filter_map(number).collect();
         manifests.sort_unstable();
-        Ok(JobStore {
+        Ok(Some(JobStore {
             store,
+            lock,
             program,
             name,
             told,
             manifests,
             run: places::run_name(),
-        })
+        }))
     }
 
     /// The number of the last cut that is known.
@@ -106,6 +116,10 @@ impl JobStore {
     /// Makes a snapshot exist, and takes away those that are not kept any more.
     pub(crate) fn commit(&mut self, manifest: &CutManifest) -> Result<(), StoreError> {
         let cut = manifest.cut;
+        if !self.lock.is_held() {
+            let doing = format!("writing {}", manifest_key(cut));
+            return Err(self.trouble(doing, StoreTrouble::Taken));
+        }
         self.store.create(&manifest_key(cut), &manifest.encode())?;
         self.manifests.push(cut);
         let kept = self.manifests.len().saturating_sub(MANIFESTS);
@@ -119,6 +133,10 @@ impl JobStore {
 
     /// Deletes objects that no manifest names. Called while nothing is being written.
     pub(crate) fn sweep(&self) -> Result<(), StoreError> {
+        if !self.lock.is_held() {
+            // What is there may be another process's.
+            return Ok(());
+        }
         let mut named = BTreeSet::new();
         for cut in &self.manifests {
             let bytes = self.store.read(&manifest_key(*cut), None)?;
@@ -144,10 +162,14 @@ impl JobStore {
     ) -> StoreError {
         let name = &plan.program.spec().datasets[dataset.index()].name;
         let doing = format!("saving partition {index} of `{name}`");
+        self.trouble(doing, StoreTrouble::Other(why.to_owned()))
+    }
+
+    fn trouble(&self, doing: String, trouble: StoreTrouble) -> StoreError {
         StoreError {
             store: self.store.name().to_owned(),
             doing,
-            trouble: StoreTrouble::Other(why.to_owned()),
+            trouble,
         }
     }
 

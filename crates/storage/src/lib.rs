@@ -25,7 +25,8 @@ pub use directory::{OpenError, SpillCounts, SpillDirectory};
 pub use hidden::remove_leftovers;
 pub use input::{Fingerprint, InputFile, read_splits};
 pub use objects::{
-    DirectoryStore, ObjectKey, ObjectStore, ObjectWriter, StoreError, StoreLock, StoreTrouble,
+    DirectoryStore, LockWait, Locking, ObjectKey, ObjectStore, ObjectWriter, PlacedStore, S3Place,
+    S3Store, StoreError, StoreLocation, StoreLock, StoreTrouble,
 };
 pub use output::{OutputFile, Publishing};
 pub use pool::{FilePool, Request, Ticket, files_under_way};

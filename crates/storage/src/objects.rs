@@ -7,9 +7,18 @@
 
 mod directory;
 mod error;
+mod holder;
+mod lease;
+mod location;
+mod locks;
+mod probe;
+mod s3;
 
-pub use directory::{DirectoryStore, StoreLock};
+pub use directory::DirectoryStore;
 pub use error::{StoreError, StoreTrouble};
+pub use location::{S3Place, StoreLocation};
+pub use locks::{LockWait, Locking, PlacedStore, StoreLock};
+pub use s3::S3Store;
 
 use std::fmt;
 use std::ops::Range;

@@ -74,8 +74,8 @@ class Program(Data, Stages, Reductions, Exchanges, Control):
             The job's share of the threads while others run on them: one of weight 2 gets twice as much as one of weight 1. By default
             BRAMBLING_WEIGHT, the settings file, or 1.
         store : str or path, optional
-            A directory in which snapshots of the run, and its results, are kept: a script that is killed and started again with the same
-            command goes on from its last snapshot. They go when the script has reached its end. By default BRAMBLING_STORE, the settings
+            A directory, or "s3://BUCKET/PREFIX", in which snapshots of the run, and its results, are kept: a script that is killed and
+            started again with the same command goes on from its last snapshot. They go when the script has reached its end. By default BRAMBLING_STORE, the settings
             file, or none. Not on a cluster.
         snapshot_every : float or str, optional
             How often the run is saved: seconds, a time such as "500ms" or "2min", a number of turns of its loop such as "20 turns", or

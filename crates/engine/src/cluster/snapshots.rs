@@ -5,7 +5,7 @@ use crate::store::read_values;
 use brambling_program::{DatasetId, Plan, ShardId, Value};
 use brambling_protocol::kept::CutManifest;
 use brambling_protocol::message::{KeptPlace, SnapshotEvery};
-use brambling_storage::{DirectoryStore, ObjectKey, ObjectStore, StoreError, StoreTrouble};
+use brambling_storage::{ObjectKey, PlacedStore, StoreError, StoreLocation, StoreTrouble};
 use brambling_worker::executor::Restored;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,15 +14,20 @@ use std::sync::Arc;
 /// Where a controller has its jobs saved.
 #[derive(Clone, Debug)]
 pub struct SnapshotOptions {
-    /// A directory that the cluster's hosts see.
+    /// A directory that the cluster's hosts see, or `s3://BUCKET/PREFIX`.
     pub store: String,
     /// How often a job is saved that does not say.
     pub every: SnapshotEvery,
 }
 
 /// The store of a cluster, as a controller opens it.
-pub(super) fn open(store: &str) -> Result<Arc<DirectoryStore>, StoreError> {
-    Ok(Arc::new(DirectoryStore::open(Path::new(store))?))
+pub(super) fn open(store: &str) -> Result<Arc<dyn PlacedStore>, StoreError> {
+    let location = StoreLocation::parse(store).map_err(|why| StoreError {
+        store: StoreLocation::without_user(store),
+        doing: "opening it".into(),
+        trouble: StoreTrouble::Other(why),
+    })?;
+    location.open()
 }
 
 /// What a controller leaves in its store, for workers to see that it is the same.
@@ -33,12 +38,12 @@ pub(super) fn mark_of(prefix: &str) -> ObjectKey {
 /// What a job has in a store.
 #[derive(Debug)]
 pub(super) struct JobPlace {
-    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) store: Arc<dyn PlacedStore>,
     place: String,
 }
 
 impl JobPlace {
-    pub(super) fn new(store: Arc<dyn ObjectStore>, place: &str) -> JobPlace {
+    pub(super) fn new(store: Arc<dyn PlacedStore>, place: &str) -> JobPlace {
         JobPlace {
             store,
             place: place.to_owned(),
@@ -53,7 +58,11 @@ impl JobPlace {
             trouble: StoreTrouble::Other(why.to_owned()),
         };
         let other = "this host has another directory of that name; give a store that all hosts of the cluster see, or set snapshot_every = \"off\"";
-        if !Path::new(&kept.store).is_dir() {
+        let is_directory = matches!(
+            StoreLocation::parse(&kept.store),
+            Ok(StoreLocation::Directory(_))
+        );
+        if is_directory && !Path::new(&kept.store).is_dir() {
             return Err(unseen(
                 "this host has no such directory; give a store that all hosts of the cluster see, or set snapshot_every = \"off\"",
             ));

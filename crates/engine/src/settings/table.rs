@@ -118,7 +118,7 @@ pub const SETTINGS: [Setting; 12] = [
         in_rust: "`RunOptions::store`",
         in_python: "`p.run(store=…)`",
         example: "store = \"/var/lib/brambling\"",
-        values: "a directory",
+        values: "a directory, or `s3://BUCKET/PREFIX`",
         default: "none: nothing is kept, and a job that is started again begins at its start",
     },
     Setting {

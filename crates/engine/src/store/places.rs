@@ -2,11 +2,11 @@
 
 use super::key;
 use brambling_memory::held;
-use brambling_storage::{DirectoryStore, ObjectKey, ObjectStore, StoreError, StoreLock};
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use brambling_storage::{LockWait, Locking, ObjectKey, PlacedStore, StoreError, StoreLock};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What this process does, if somebody has said it.
@@ -15,8 +15,13 @@ static COMMAND: Mutex<Option<String>> = Mutex::new(None);
 static STORE: Mutex<Option<String>> = Mutex::new(None);
 /// How often a program was begun here.
 static BEGUN: Mutex<BTreeMap<u128, u32>> = Mutex::new(BTreeMap::new());
-/// What this process has taken. It keeps its places, and their locks, until it ends: it may have ended a job and not its script.
+/// The places that this process has taken, one for each store and command. It keeps them, and their locks, until it ends: it may have ended a job
+/// and not its script.
 static TAKEN: Mutex<Vec<Taken>> = Mutex::new(Vec::new());
+/// Had by whoever takes a place.
+static TAKING: Mutex<()> = Mutex::new(());
+/// How often a job looks whether another one has taken the place of both.
+const TAKING_GLANCE: Duration = Duration::from_millis(10);
 /// Whether what is there already is left alone.
 static FRESH: AtomicBool = AtomicBool::new(false);
 /// Other live processes that do the same, at most.
@@ -28,8 +33,8 @@ pub fn is_commanded() -> bool {
 }
 
 /// The store of all jobs of this process that name none: before the environment, behind arguments.
-pub fn set_store(directory: &str) {
-    *held::lock(&STORE) = Some(directory.to_owned());
+pub fn set_store(store: &str) {
+    *held::lock(&STORE) = Some(store.to_owned());
 }
 
 pub(crate) fn of_process() -> Option<String> {
@@ -48,10 +53,11 @@ pub(super) fn is_fresh() -> bool {
 struct Taken {
     /// The process: one that was forked has neither the place nor the lock.
     process: u32,
-    store: DirectoryStore,
+    store: Arc<dyn PlacedStore>,
     command: ObjectKey,
-    place: ObjectKey,
-    _lock: StoreLock,
+    /// The command's, or one beside it.
+    number: u32,
+    lock: Arc<StoreLock>,
 }
 
 /// Names what this process does, as people would say it: the script and its arguments. Processes that do the same find each other's jobs. Without it the
@@ -97,53 +103,100 @@ fn plain(name: &str) -> String {
     if name.is_empty() { "job".into() } else { name }
 }
 
-/// The place of a job that begins now. Where another live process has it, one beside it, aloud.
+/// Where a job's objects are, and what guards them.
+pub(super) type PlaceAndLock = (Arc<dyn PlacedStore>, Arc<StoreLock>);
+
+/// The place of a job that begins now, and the lock that guards it. Where another live process has the command's place, one in a place beside it,
+/// aloud. None if whoever asked did not wait.
 pub(super) fn take(
-    all: &DirectoryStore,
+    all: &Arc<dyn PlacedStore>,
     name: &str,
     program: u128,
     told: &mut Vec<String>,
-) -> Result<DirectoryStore, StoreError> {
+    waits: &mut LockWait<'_>,
+) -> Result<Option<PlaceAndLock>, StoreError> {
+    let Some((command, lock)) = take_command(all, name, told, waits)? else {
+        return Ok(None);
+    };
     let begun = {
         let mut begun = held::lock(&BEGUN);
         let begun = begun.entry(program).or_insert(0);
         *begun += 1;
         *begun
     };
-    let place = format!("{}/{}", command(), plain(name));
-    let own = format!("{place}-{:016x}-{begun}", program as u64);
-    if all.list(&key(&format!("{own}/manifests")))?.is_empty() && has_another(all, &place)? {
+    let place = format!("{command}/{}", plain(name));
+    let own = key(&format!("{place}-{:016x}-{begun}", program as u64));
+    if all.list(&key(&format!("{own}/manifests")))?.is_empty()
+        && has_another(&**all, &command, &place)?
+    {
         told.push(format!(
             "what the store has of `{name}` is of another program, which has changed since: this one begins at its start"
         ));
     }
-    for other in 1..OTHERS_MAX {
-        let place = match other {
-            1 => key(&own),
-            other => key(&format!("{own}.{other}")),
+    Ok(Some((all.within(&own)?, lock)))
+}
+
+/// The place of this process's command, which it takes once.
+fn take_command(
+    all: &Arc<dyn PlacedStore>,
+    name: &str,
+    told: &mut Vec<String>,
+    waits: &mut LockWait<'_>,
+) -> Result<Option<(ObjectKey, Arc<StoreLock>)>, StoreError> {
+    let (process, command) = (std::process::id(), command());
+    // Jobs that begin at the same time wait for each other: the process takes a lock once. Who is told meanwhile may want an interpreter.
+    let begun = Instant::now();
+    let _taking = loop {
+        match TAKING.try_lock() {
+            Ok(taking) => break taking,
+            Err(TryLockError::Poisoned(taking)) => break taking.into_inner(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if !waits(
+            "another job of this process takes its place",
+            begun.elapsed(),
+        ) {
+            return Ok(None);
+        }
+        std::thread::sleep(TAKING_GLANCE);
+    };
+    let is_it = |it: &&Taken| {
+        it.process == process && it.store.name() == all.name() && it.command == command
+    };
+    if let Some(taken) = held::lock(&TAKEN).iter().find(is_it) {
+        let place = place_of(&command, taken.number);
+        return Ok(Some((place, taken.lock.clone())));
+    }
+    for number in 1..OTHERS_MAX {
+        let lock = match all.lock(&lock_of(&command, number), waits)? {
+            Locking::Ours(lock) => Arc::new(lock),
+            Locking::Held => continue,
+            Locking::GaveUp => return Ok(None),
         };
-        let lock = all.lock(&lock_of(&place))?;
-        let Some(lock) = lock else { continue };
-        if other > 1 {
+        let place = place_of(&command, number);
+        if number > 1 {
             told.push(format!(
                 "another process runs `{name}` of the same command with this store: this one keeps its snapshots in {place}"
             ));
         }
-        let within = all.within(&place)?;
         held::lock(&TAKEN).push(Taken {
-            process: std::process::id(),
+            process,
             store: all.clone(),
-            command: command(),
-            place,
-            _lock: lock,
+            command,
+            number,
+            lock: lock.clone(),
         });
-        return Ok(within);
+        return Ok(Some((place, lock)));
     }
     unreachable!("there are fewer processes")
 }
 
 /// Whether there is a job of that name, of a program that this process has not begun.
-fn has_another(all: &DirectoryStore, place: &str) -> Result<bool, StoreError> {
+fn has_another(
+    all: &dyn PlacedStore,
+    command: &ObjectKey,
+    place: &str,
+) -> Result<bool, StoreError> {
     let begun: Vec<String> = held::lock(&BEGUN)
         .keys()
         .map(|program| format!("{:016x}", *program as u64))
@@ -158,7 +211,7 @@ fn has_another(all: &DirectoryStore, place: &str) -> Result<bool, StoreError> {
         let is_manifest = rest.contains("/manifests/");
         is_program && is_manifest && !begun.iter().any(|known| known == program)
     };
-    Ok(all.list(&command())?.iter().any(is_another))
+    Ok(all.list(command)?.iter().any(is_another))
 }
 
 /// Tells the objects of this run from those of others.
@@ -176,41 +229,61 @@ pub(super) fn run_name() -> String {
 /// What may be there still.
 pub fn clear_stored() -> Result<(), StoreError> {
     let taken = std::mem::take(&mut *held::lock(&TAKEN));
-    let own = std::process::id();
-    let own: Vec<Taken> = taken.into_iter().filter(|it| it.process == own).collect();
-    let mut commands: Vec<(DirectoryStore, ObjectKey)> = Vec::new();
-    for Taken {
-        store,
-        command,
-        place,
-        ..
-    } in own
-    {
-        store.clear(&place)?;
-        store.delete(&lock_of(&place))?;
-        let is_known = |(_, known): &(_, ObjectKey)| *known == command;
-        if !commands.iter().any(is_known) {
-            commands.push((store, command));
-        }
-    }
-    // What earlier processes have left: of a program that has changed since, for one.
-    for (store, command) in commands {
-        for left in store.list(&command)? {
-            let place = left.as_str().strip_suffix(".lock");
-            let Some(place) = place.and_then(ObjectKey::new) else {
-                continue;
-            };
-            if let Some(lock) = store.lock(&left)? {
-                store.clear(&place)?;
-                store.delete(&left)?;
-                drop(lock);
+    let (own, others): (Vec<Taken>, Vec<Taken>) =
+        (taken.into_iter()).partition(|it| it.process == std::process::id());
+    // Those of the process that this one was forked from.
+    drop(others);
+    for taken in own {
+        let (store, command) = (&taken.store, &taken.command);
+        clear(&**store, command, taken.number, taken.lock)?;
+        // What earlier processes have left that ran beside others: whose lock can be had, does not live.
+        for number in numbers(&**store, command)? {
+            let lock = store.lock(&lock_of(command, number), &mut |_, _| false)?;
+            if let Locking::Ours(lock) = lock {
+                clear(&**store, command, number, Arc::new(lock))?;
             }
         }
-        store.clear_empty(&command)?;
+        store.clear_empty(&locks_of(command))?;
     }
     Ok(())
 }
 
-fn lock_of(place: &ObjectKey) -> ObjectKey {
-    key(&format!("{place}.lock"))
+/// Takes away a place and its lock.
+fn clear(
+    store: &dyn PlacedStore,
+    command: &ObjectKey,
+    number: u32,
+    lock: Arc<StoreLock>,
+) -> Result<(), StoreError> {
+    store.clear(&place_of(command, number))?;
+    // The name goes first: who finds it locks it.
+    store.delete(&lock_of(command, number))?;
+    drop(lock);
+    Ok(())
+}
+
+/// The numbers of a command's places that have locks.
+fn numbers(store: &dyn PlacedStore, command: &ObjectKey) -> Result<BTreeSet<u32>, StoreError> {
+    let locks = locks_of(command);
+    let number = |it: &ObjectKey| {
+        let behind = it.as_str().strip_prefix(locks.as_str())?;
+        behind.strip_prefix('/')?.split('/').next()?.parse().ok()
+    };
+    Ok(store.list(&locks)?.iter().filter_map(number).collect())
+}
+
+/// The directory of a command, or one beside it.
+fn place_of(command: &ObjectKey, number: u32) -> ObjectKey {
+    match number {
+        1 => command.clone(),
+        number => key(&format!("{command}.{number}")),
+    }
+}
+
+fn locks_of(command: &ObjectKey) -> ObjectKey {
+    key(&format!("{command}.locks"))
+}
+
+fn lock_of(command: &ObjectKey, number: u32) -> ObjectKey {
+    key(&format!("{}/{number}", locks_of(command)))
 }

@@ -3,10 +3,11 @@
 use super::JobStore;
 use super::coordinator::{Base, Coordinating, Coordinator};
 use super::found::FoundJob;
-use crate::{Caller, Error, Interrupted, Outcome, Resolved, Tally};
+use crate::{Caller, Error, Failure, Interrupted, Outcome, Resolved, Tally};
 use brambling_machine::Ledger;
 use brambling_program::{DatasetId, Plan, Value};
 use brambling_protocol::kept::{KeptResults, SourceMark};
+use brambling_storage::StoreLocation;
 use brambling_worker::executor::{Advance, CutKeeper, Job, Printed, Restored};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,10 +91,13 @@ impl Stored {
         caller: &mut dyn Caller,
     ) -> Result<Option<Stored>, Error> {
         // Of what writes files, the results are not all that counts.
-        let Some(directory) = settings.store.as_ref().filter(|_| !plan.program.acts()) else {
+        let Some(location) = settings.store.as_ref().filter(|_| !plan.program.acts()) else {
             return Ok(None);
         };
-        let mut store = JobStore::open(directory, plan)?;
+        let Some(mut store) = JobStore::open(location, plan, &mut waiting(caller, location))?
+        else {
+            return Err(Failure::Interrupted.into());
+        };
         let found = store.find(plan);
         for line in std::mem::take(&mut store.told) {
             caller.told(&line);
@@ -123,6 +127,23 @@ impl Stored {
             coordinator: Coordinator::new(store, settings.snapshot_every, plan, base),
             restored,
         }))))
+    }
+}
+
+/// What takes less is not told.
+const TELLING: Duration = Duration::from_millis(400);
+
+/// Tells why a place has to be waited for, once, and ends the wait when the caller is interrupted.
+fn waiting<'c>(
+    caller: &'c mut dyn Caller,
+    location: &StoreLocation,
+) -> impl FnMut(&str, Duration) -> bool + 'c {
+    let (location, mut is_told) = (location.clone(), false);
+    move |why, so_long| {
+        if so_long > TELLING && !std::mem::replace(&mut is_told, true) {
+            caller.told(&format!("waiting for the store {location}: {why}"));
+        }
+        caller.check().is_ok()
     }
 }
 

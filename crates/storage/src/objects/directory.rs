@@ -3,7 +3,11 @@
 //! An object is written to a file that nobody can see, and has its disk's word before it gets its name; a link gives the name, which never replaces
 //! one that is there. Then the directory is written.
 
-use super::{ObjectKey, ObjectStore, ObjectWriter, StoreError, StoreTrouble};
+use super::probe::{self, probe_once};
+use super::{
+    LockWait, Locking, ObjectKey, ObjectStore, ObjectWriter, PlacedStore, StoreError, StoreLock,
+    StoreTrouble,
+};
 use crate::hidden;
 use crate::output::sync_directory;
 use rustix::fs::{AtFlags, CWD, FlockOperation};
@@ -11,21 +15,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A directory of objects.
 #[derive(Clone, Debug)]
 pub struct DirectoryStore {
     root: PathBuf,
     name: String,
-}
-
-/// What only one live process has, of all that share a store. The system takes it away with the process. A process that was forked does not have it.
-#[derive(Debug)]
-pub struct StoreLock {
-    // POSIX locks go with any descriptor of the file that the process closes: this is the only one.
-    _file: File,
 }
 
 impl DirectoryStore {
@@ -45,63 +43,11 @@ impl DirectoryStore {
         let root = std::fs::canonicalize(root).map_err(failed)?;
         // What can be written is found out now, not at the first snapshot.
         hidden::nameless(&root).map_err(failed)?;
-        Ok(DirectoryStore { root, name })
-    }
-
-    /// The store of a directory of this one.
-    ///
-    /// # Errors
-    /// As [`DirectoryStore::open`].
-    pub fn within(&self, key: &ObjectKey) -> Result<DirectoryStore, StoreError> {
-        DirectoryStore::open(&self.root.join(key.as_str()))
-    }
-
-    /// Takes a lock, unless another live process has it. A process takes a lock once.
-    ///
-    /// # Errors
-    /// When there are no locks.
-    pub fn lock(&self, key: &ObjectKey) -> Result<Option<StoreLock>, StoreError> {
-        let path = self.path(key);
-        let failed =
-            |error: io::Error| StoreError::of(&self.name, format!("locking {key}"), &error);
-        make_directories(&self.root, parent(&path)).map_err(failed)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = options.mode(0o600).open(&path).map_err(failed)?;
-        match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(StoreLock { _file: file })),
-            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => Ok(None),
-            Err(error) => Err(failed(error.into())),
+        let store = DirectoryStore { root, name };
+        if is_remote(&store.root) {
+            probe_once([&store, &store], probe::OF_FILE_SYSTEMS)?;
         }
-    }
-
-    /// Takes away all that is under a key, locks included.
-    ///
-    /// # Errors
-    /// What may be there still.
-    pub fn clear(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        match std::fs::remove_dir_all(self.path(key)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::of(
-                &self.name,
-                format!("clearing {key}"),
-                &error,
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes away a directory of the store in which nothing is.
-    ///
-    /// # Errors
-    /// Why it may be there still.
-    pub fn clear_empty(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        use io::ErrorKind::{DirectoryNotEmpty, NotFound};
-        match std::fs::remove_dir(self.path(key)) {
-            Err(error) if !matches!(error.kind(), DirectoryNotEmpty | NotFound) => Err(
-                StoreError::of(&self.name, format!("clearing {key}"), &error),
-            ),
-            _ => Ok(()),
-        }
+        Ok(store)
     }
 
     fn path(&self, key: &ObjectKey) -> PathBuf {
@@ -164,6 +110,91 @@ impl ObjectStore for DirectoryStore {
     fn name(&self) -> &str {
         &self.name
     }
+}
+
+impl PlacedStore for DirectoryStore {
+    fn lock(&self, key: &ObjectKey, _: &mut LockWait<'_>) -> Result<Locking, StoreError> {
+        let path = self.path(key);
+        let failed =
+            |error: io::Error| StoreError::of(&self.name, format!("locking {key}"), &error);
+        for _ in 0..LOCKINGS_MAX {
+            make_directories(&self.root, parent(&path)).map_err(failed)?;
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            let file = match options.mode(0o600).open(&path) {
+                // Another process has ended well and taken the directory away.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file.map_err(failed)?,
+            };
+            match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // Another process may have taken the file away before it was locked: then it is no lock.
+                Ok(()) if is_at(&file, &path) => {
+                    return Ok(Locking::Ours(StoreLock::of_file(file)));
+                }
+                Ok(()) => {}
+                Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => {
+                    return Ok(Locking::Held);
+                }
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        Ok(Locking::Held)
+    }
+
+    fn clear(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        match std::fs::remove_dir_all(self.path(key)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::of(
+                &self.name,
+                format!("clearing {key}"),
+                &error,
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn clear_empty(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        use io::ErrorKind::{DirectoryNotEmpty, NotFound};
+        match std::fs::remove_dir(self.path(key)) {
+            Err(error) if !matches!(error.kind(), DirectoryNotEmpty | NotFound) => Err(
+                StoreError::of(&self.name, format!("clearing {key}"), &error),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn within(&self, key: &ObjectKey) -> Result<Arc<dyn PlacedStore>, StoreError> {
+        Ok(Arc::new(DirectoryStore::open(
+            &self.root.join(key.as_str()),
+        )?))
+    }
+}
+
+/// A lock whose file goes away each time that it is locked is another's.
+const LOCKINGS_MAX: u32 = 20;
+
+/// Whether a file that was opened is the one that has the name now.
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |of: io::Result<std::fs::Metadata>| of.map(|it| (it.dev(), it.ino())).ok();
+    let opened = place(file.metadata());
+    opened.is_some() && opened == place(std::fs::metadata(path))
+}
+
+/// Whether a directory lies on another host, or with somebody who says what it does.
+fn is_remote(root: &Path) -> bool {
+    // NFS, SMB, Lustre, FUSE, Ceph, GPFS, BeeGFS, AFS, 9P, by the numbers that `statfs` gives.
+    const REMOTE: [u32; 10] = [
+        0x6969,
+        0xff53_4d42,
+        0xfe53_4d42,
+        0x0bd0_0bd0,
+        0x6573_5546,
+        0x00c3_6400,
+        0x4750_4653,
+        0x1983_0326,
+        0x5346_414f,
+        0x0102_1997,
+    ];
+    rustix::fs::statfs(root).is_ok_and(|it| REMOTE.contains(&(it.f_type as u32)))
 }
 
 struct DirectoryWriter {
@@ -372,8 +403,8 @@ mod tests {
     #[test]
     fn a_lock_is_of_one_process() {
         let (directory, store) = store();
-        let lock = store.lock(&key("job/lock")).unwrap();
-        assert!(lock.is_some());
+        let lock = store.lock(&key("job/lock"), &mut |_, _| true).unwrap();
+        assert!(matches!(lock, Locking::Ours(_)));
         // Another process asks: `flock` of util-linux takes locks of another kind.
         let path = directory.path().join("job/lock");
         let script = "import fcntl, sys\nfile = open(sys.argv[1], 'r+')\n\
@@ -388,6 +419,22 @@ mod tests {
         assert_eq!(other(), "held\n");
         drop(lock);
         assert_eq!(other(), "");
+    }
+
+    #[test]
+    fn a_lock_whose_name_went_is_no_lock() {
+        let (directory, store) = store();
+        let path = directory.path().join("lock");
+        std::fs::write(&path, b"").unwrap();
+        let file = File::open(&path).unwrap();
+        assert!(is_at(&file, &path));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_at(&file, &path));
+        // Another process has made it anew.
+        std::fs::write(&path, b"").unwrap();
+        assert!(!is_at(&file, &path));
+        let locked = store.lock(&key("lock"), &mut |_, _| true).unwrap();
+        assert!(matches!(locked, Locking::Ours(_)));
     }
 
     #[test]

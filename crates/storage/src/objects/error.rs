@@ -25,8 +25,16 @@ pub enum StoreTrouble {
     Full,
     /// It may not be done.
     Denied,
+    /// Who asks is not known there, or has said nothing of who it is.
+    Credentials(String),
+    /// Nobody answers, or not in time.
+    Unreachable(String),
     /// An object is not what was written.
     Damaged(String),
+    /// It does not keep what a store promises.
+    Unsound(String),
+    /// Another process has taken what this one had locked.
+    Taken,
     /// Something else.
     Other(String),
 }
@@ -59,8 +67,13 @@ impl fmt::Display for StoreError {
             doing,
             trouble,
         } = self;
-        write!(f, "store {store}: {doing}: ")?;
-        match trouble {
+        write!(f, "store {store}: {doing}: {trouble}")
+    }
+}
+
+impl fmt::Display for StoreTrouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             StoreTrouble::Exists => write!(f, "it exists already"),
             StoreTrouble::Absent => write!(f, "it is not there"),
             StoreTrouble::Full => write!(
@@ -71,7 +84,23 @@ impl fmt::Display for StoreError {
                 f,
                 "permission denied; let this user write there, or name another store with the setting `store`"
             ),
+            StoreTrouble::Credentials(why) => write!(
+                f,
+                "{why}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            ),
+            StoreTrouble::Unreachable(why) => write!(
+                f,
+                "it cannot be reached: {why}; see that it runs and that AWS_ENDPOINT_URL and AWS_REGION name it, or name another store with the setting `store`"
+            ),
             StoreTrouble::Damaged(how) => write!(f, "it is damaged: {how}"),
+            StoreTrouble::Unsound(how) => write!(
+                f,
+                "it does not keep what it is given once: {how}; name another store with the setting `store`"
+            ),
+            StoreTrouble::Taken => write!(
+                f,
+                "another process has taken the place of this one, which was silent for long; what this one does now is not kept"
+            ),
             StoreTrouble::Other(why) => write!(f, "{why}"),
         }
     }

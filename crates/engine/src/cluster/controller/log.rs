@@ -12,7 +12,7 @@ use super::{ControllerShared, standby};
 use brambling_controller::log::LoggedCluster;
 use brambling_memory::held;
 use brambling_protocol::kept::{LogEntry, LogRecord, LoggedTerm};
-use brambling_storage::{ObjectKey, ObjectStore, StoreError, StoreTrouble};
+use brambling_storage::{ObjectKey, PlacedStore, StoreError, StoreTrouble};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
@@ -35,14 +35,14 @@ pub(super) enum LogEnd {
 
 /// A log that was read to its end.
 pub(super) struct ClusterLog {
-    store: Arc<dyn ObjectStore>,
+    store: Arc<dyn PlacedStore>,
     nonce: u64,
     next: Mutex<Next>,
 }
 
 /// What a log says.
 pub(super) struct FoundLog {
-    store: Arc<dyn ObjectStore>,
+    store: Arc<dyn PlacedStore>,
     cluster: LoggedCluster,
     /// The number after its last record.
     number: u64,
@@ -63,7 +63,7 @@ fn place(number: u64) -> ObjectKey {
 impl ClusterLog {
     /// Reads a log to its end.
     pub(super) fn read(state: &str) -> Result<FoundLog, ClusterError> {
-        let store: Arc<dyn ObjectStore> = open(state)?;
+        let store: Arc<dyn PlacedStore> = open(state)?;
         let mut cluster = LoggedCluster::default();
         let (mut number, mut address) = (0, None);
         loop {

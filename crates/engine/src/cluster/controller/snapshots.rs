@@ -7,7 +7,7 @@ use super::log::{ClusterLog, LogEnd};
 use brambling_protocol::kept::{CutManifest, LogEntry, StoredPart};
 use brambling_protocol::message::KeptPlace;
 use brambling_protocol::{JobId, JobKey};
-use brambling_storage::{DirectoryStore, ObjectStore, StoreError, StoreTrouble};
+use brambling_storage::{PlacedStore, StoreError, StoreTrouble};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -91,7 +91,7 @@ impl SnapshotWriting {
 }
 
 struct Works {
-    store: Arc<DirectoryStore>,
+    store: Arc<dyn PlacedStore>,
     prefix: String,
     shared: Weak<ControllerShared>,
     /// Where snapshots are noted, if jobs outlive the controller.

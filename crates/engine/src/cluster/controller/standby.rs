@@ -2,7 +2,7 @@
 
 use super::log::{ClusterLog, FoundLog};
 use crate::cluster::{ClusterError, Token};
-use brambling_storage::{ObjectStore, StoreError, StoreTrouble};
+use brambling_storage::{StoreError, StoreTrouble};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
