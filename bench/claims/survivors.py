@@ -1,11 +1,14 @@
 """
-Scripts that take a minute or more, for `recovery.py alone`: what they end with is the last line.
+Scripts that take a minute or more, for `recovery.py`: what they end with is the last line. With an address they run on that cluster.
 
-    flights   the demo's jobs, again and again
-    program   a program with Python kernels
-    kmeans    one long fit
+    flights    the demo's jobs, again and again
+    program    a program with Python kernels
+    kmeans     one long fit
+    logistic   one long fit
+    pagerank   one long analysis
 """
 
+import contextlib
 import hashlib
 import sys
 import time
@@ -16,7 +19,7 @@ import brambling as br
 from brambling.examples import flights as demo
 from brambling.examples._flights_data import delay_distance_hour, features, find_flights, read_columns, routes
 
-TURNS = {"flights": 160, "program": 900, "kmeans": 3_000}
+TURNS = {"flights": 160, "program": 900, "kmeans": 3_000, "logistic": 6_000, "pagerank": 3_000}
 
 
 def digest(array):
@@ -66,7 +69,22 @@ def kmeans(turns):
     return digest(fit.cluster_centers_)
 
 
+def logistic(turns):
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(400_000, 20))
+    y = (x @ rng.normal(size=20) + rng.normal(size=400_000) > 0).astype(int)
+    fit = br.ml.LogisticRegression(max_iter=turns, tol=0, solver="gradient-descent").fit(x, y)
+    return digest(fit.coef_)
+
+
+def pagerank(turns):
+    rng = np.random.default_rng(7)
+    edges = rng.integers(0, 200_000, size=(2, 2_000_000))
+    return digest(br.graph.pagerank(*edges, iterations=turns, tol=0, damping=0.9999)["rank"])
+
+
 if __name__ == "__main__":
     name, turns = sys.argv[1], float(sys.argv[2])
-    run = {"flights": flights, "program": program, "kmeans": kmeans}[name]
-    print("ends", run(int(TURNS[name] * turns)))
+    run = {"flights": flights, "program": program, "kmeans": kmeans, "logistic": logistic, "pagerank": pagerank}[name]
+    with br.connect(sys.argv[3]) if sys.argv[3:] else contextlib.nullcontext():
+        print("ends", run(int(TURNS[name] * turns)))

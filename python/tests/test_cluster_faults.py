@@ -140,7 +140,8 @@ def events_of(state, address):
 def test_who_looks_after_a_cluster_sees_its_snapshots(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     arguments = ("cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0", "--store", str(tmp_path / "store"))
-    with running(tmp_path, *arguments) as (_, address), br.connect(address) as cluster:
+    # Of two connections programs run on the second.
+    with running(tmp_path, *arguments) as (_, address), br.connect(address) as cluster, br.connect(address):
         with command(tmp_path, "snapshots", "--controller", address) as none:
             assert none.communicate(timeout=PATIENCE_S)[0].startswith("no snapshots; a controller with --store")
         client = threading.Thread(target=counted(4_000).run)
@@ -148,21 +149,21 @@ def test_who_looks_after_a_cluster_sees_its_snapshots(tmp_path, monkeypatch):
         # Not due for minutes, and taken when somebody asks for it.
         eventually(lambda: any(job["position"] > 0 for job in cluster.status()["jobs"]))
         with command(tmp_path, "snapshot", "1", "--controller", address) as saved:
-            assert re.match(r"job 1 is saved: snapshot \d+", saved.communicate(timeout=PATIENCE_S)[0])
+            assert re.match(r"job j1 is saved: snapshot \d+", saved.communicate(timeout=PATIENCE_S)[0])
         job, = cluster.status()["jobs"]
         assert job["cut"] == 1 and job["last_snapshot_age_s"] < 60, job
         with command(tmp_path, "snapshots", "--json", "--controller", address) as listed:
             only, = json.loads(listed.communicate(timeout=PATIENCE_S)[0])
-        assert (only["job"], only["name"], only["cut"]) == ("1", "counted", 1) and only["turns"] > 0 and only["bytes"] > 0
+        assert (only["job"], only["name"], only["cut"]) == ("j1", "counted", 1) and only["turns"] > 0 and only["bytes"] > 0
         taken, = [event for event in events_of(tmp_path, address) if event["kind"] == "snapshot-taken"]
         assert set(taken) == {"time", "kind", "worker", "job", "generation", "cut", "bytes", "seconds", "cause"}
-        assert (taken["job"], taken["cut"]) == ("1", 1) and taken["bytes"] > 0
+        assert (taken["job"], taken["cut"]) == ("j1", 1) and taken["bytes"] > 0
         client.join(PATIENCE_S)
         with command(tmp_path, "snapshot", "1", "--controller", address) as refused:
-            assert "job 1 does not run" in refused.communicate(timeout=PATIENCE_S)[1]
+            assert "job j1 does not run" in refused.communicate(timeout=PATIENCE_S)[1]
         assert refused.returncode == 1
         with command(tmp_path, "snapshot", "9", "--controller", address) as refused:
-            assert "there is no job 9" in refused.communicate(timeout=PATIENCE_S)[1]
+            assert "there is no job j9" in refused.communicate(timeout=PATIENCE_S)[1]
 
 
 def test_a_job_waits_for_a_newcomer_when_all_workers_are_killed(tmp_path, monkeypatch):
