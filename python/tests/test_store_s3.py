@@ -1,14 +1,20 @@
 """Scripts that keep their jobs in a bucket, against a server in a process of its own: killed, and started again with the same command."""
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from processes import address_of, command, eventually
+from test_cluster_faults import counted
 from test_store import PATIENCE_S, PROGRAM, Script
+
+import brambling as br
 
 SERVER = Path(__file__).resolve().parents[2] / "build/s3/bin/versitygw"
 SECRET = "a-secret-that-nobody-sees"
@@ -43,14 +49,15 @@ class Server:
     def objects(self):
         """All of them: the server keeps keys as paths."""
         bucket = self.directory / "data" / "bucket"
-        return sorted(path for path in bucket.rglob("*") if path.is_file())
+        # Folders may go while they are looked through.
+        return sorted(Path(folder) / name for folder, _, names in os.walk(bucket) for name in names)
 
 
 class BucketScript(Script):
     """A script whose store is in a bucket."""
 
-    def __init__(self, directory, text, server, command):
-        super().__init__(directory, text, command=command)
+    def __init__(self, directory, text, server, words):
+        super().__init__(directory, text, command=words)
         self.server = server
 
     def manifests(self):
@@ -155,3 +162,42 @@ def test_a_process_that_was_forked_waits_for_nothing_and_leaves_nothing(tmp_path
     script.run()
     # The child took a place and ended without a word: what it had went with the parent's good end.
     assert server.objects() == []
+
+
+def test_a_cluster_outlives_its_processes_with_a_bucket(tmp_path, server, monkeypatch):
+    """A worker, the controller and the server of the bucket are killed, one after the other."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    arguments = ("controller", "--bind", address, "--state", "s3://bucket/cluster")
+
+    def saved():
+        """Waits for two snapshots more."""
+        before = {path.name for path in server.objects() if path.parent.name == "manifests"}
+        eventually(lambda: len({path.name for path in server.objects() if path.parent.name == "manifests"} - before) > 1)
+
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(command(tmp_path, *arguments))
+        assert address_of(first) == address
+        workers = [stack.enter_context(command(tmp_path, "worker", "--controller", address, "--threads", "1")) for _ in range(3)]
+        cluster = stack.enter_context(br.connect(address))
+        eventually(lambda: len(cluster.status()["workers"]) == 3)
+        results = []
+        client = threading.Thread(target=lambda: results.append(counted(2_500).run(snapshot_every="20 turns")["x"]))
+        client.start()
+        saved()
+        workers[0].kill()
+        saved()
+        first.kill()
+        first.wait(PATIENCE_S)
+        second = stack.enter_context(command(tmp_path, *arguments))
+        assert address_of(second) == address
+        saved()
+        server.kill()
+        time.sleep(1)
+        server.start()
+        workers[1].kill()
+        client.join(PATIENCE_S)
+        assert results == [[2_500] * 4]
+        for process in (*workers, second):
+            process.terminate()

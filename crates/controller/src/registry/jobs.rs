@@ -45,7 +45,7 @@ impl Registry {
             self.refuse(from, why);
             return Ok(());
         }
-        if self.workers.is_empty() {
+        if self.workers.is_empty() && !self.awaits_workers() {
             self.refuse(
                 from,
                 "the cluster has no workers; start some with `brambling worker --controller HOST:PORT`",

@@ -93,6 +93,11 @@ impl Registry {
         self.lasting.term > 0
     }
 
+    /// Whether workers of an earlier term may come back.
+    pub(super) fn awaits_workers(&self) -> bool {
+        self.lasting.term > 1 && self.now < CLIENT_TIME
+    }
+
     /// Says so to whoever has come.
     pub(super) fn tell_lasting(&mut self, to: PeerLink) {
         if self.lasts() {

@@ -151,6 +151,21 @@ fn a_job_whose_client_does_not_come_back_is_let_go() {
     assert_eq!(term.log.jobs.len(), 0);
 }
 
+/// They have not come back yet.
+#[test]
+fn a_job_waits_for_the_workers_of_the_term_before() {
+    let refused = |orders: &[Order]| {
+        let mut told = told(orders, CLIENT).into_iter();
+        told.any(|it| matches!(it, OwnedMessage::Refused { .. }))
+    };
+    let mut term = Term::next(LoggedCluster::default());
+    assert!(refused(&term.submit(CLIENT)), "there were none");
+    let mut term = Term::next(term.log);
+    assert!(!refused(&term.submit(CLIENT)));
+    let orders = term.say(A, register(1, Some(WorkerId(1))));
+    assert_eq!(accepted(&orders), Some(key(2)));
+}
+
 #[test]
 fn snapshots_are_known_in_the_next_term() {
     let mut log = first();
