@@ -152,6 +152,7 @@ enum Phase {
     Open(OpenCut),
     /// The manifest is being made, of a cut that was ordered at a time.
     Committing {
+        cut: u64,
         since: Duration,
     },
 }
@@ -466,7 +467,7 @@ impl Snapshots {
                 shards: std::mem::take(&mut open.own),
             };
             let since = open.since;
-            self.phase = Phase::Committing { since };
+            self.phase = Phase::Committing { cut, since };
             self.effects.push(SnapshotEffect::Commit { cut, states });
         }
         true
@@ -474,7 +475,7 @@ impl Snapshots {
 
     /// The manifest is made, of a cut after so many turns. Saving took so long of the threads' time.
     pub fn on_committed(&mut self, now: Duration, at: (LoopId, Turn), cost: Duration) {
-        let Phase::Committing { since } = self.phase else {
+        let Phase::Committing { since, .. } = self.phase else {
             return;
         };
         self.last = Some(at);
@@ -488,11 +489,12 @@ impl Snapshots {
         let until = now + self.every.time().max(PAUSE);
         match &self.phase {
             Phase::Open(open) if open.id == cut => self.void(until, cut),
-            Phase::Committing { .. } => {
+            // What could not be written of an earlier cut says nothing of this one.
+            Phase::Committing { cut: its, .. } if *its == cut => {
                 self.effects.push(SnapshotEffect::Discard(cut));
                 self.phase = Phase::Idle(until);
             }
-            Phase::Open(_) | Phase::Idle(_) | Phase::Looking { .. } => {}
+            Phase::Open(_) | Phase::Idle(_) | Phase::Looking { .. } | Phase::Committing { .. } => {}
         }
     }
 

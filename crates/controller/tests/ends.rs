@@ -162,7 +162,7 @@ fn shards_that_the_job_does_not_have_are_refused() {
         let error = say(&mut controller, B, sequence, finished(&[range])).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "w1 says that shards have finished that its job does not have"
+            "w1 says that shards have finished, or were saved, that its job does not have"
         );
     }
 }
