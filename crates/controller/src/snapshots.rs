@@ -152,6 +152,7 @@ enum Phase {
     Open(OpenCut),
     /// The manifest is being made, of a cut that was ordered at a time.
     Committing {
+        cut: u64,
         since: Duration,
     },
 }
@@ -418,7 +419,8 @@ impl Snapshots {
         let told = &mut open.told[shard.group.index()][shard.index as usize];
         if !std::mem::replace(told, true) {
             open.untold -= 1;
-            if open.untold == 0 && open.is_signalled {
+            let is_first = mutants::is_on("cuts-are-named-early") && open.untold + 1 == open.left;
+            if (open.untold == 0 || is_first) && open.is_signalled {
                 self.effects.push(SnapshotEffect::Name(cut));
             }
         }
@@ -485,7 +487,7 @@ impl Snapshots {
                 shards: std::mem::take(&mut open.own),
             };
             let since = open.since;
-            self.phase = Phase::Committing { since };
+            self.phase = Phase::Committing { cut, since };
             self.effects.push(SnapshotEffect::Commit { cut, states });
         }
         true
@@ -493,7 +495,7 @@ impl Snapshots {
 
     /// The manifest is made, of a cut after so many turns. Saving took so long of the threads' time.
     pub fn on_committed(&mut self, now: Duration, at: (LoopId, Turn), cost: Duration) {
-        let Phase::Committing { since } = self.phase else {
+        let Phase::Committing { since, .. } = self.phase else {
             return;
         };
         self.last = Some(at);
@@ -508,11 +510,12 @@ impl Snapshots {
         let until = now + self.every.time().max(PAUSE);
         match &self.phase {
             Phase::Open(open) if open.id == cut => self.void(until, cut),
-            Phase::Committing { .. } => {
+            // What could not be written of an earlier cut says nothing of this one.
+            Phase::Committing { cut: its, .. } if *its == cut => {
                 self.effects.push(SnapshotEffect::Discard(cut));
                 self.phase = Phase::Idle(until);
             }
-            Phase::Open(_) | Phase::Idle(_) | Phase::Looking { .. } => {}
+            Phase::Open(_) | Phase::Idle(_) | Phase::Looking { .. } | Phase::Committing { .. } => {}
         }
     }
 

@@ -320,6 +320,26 @@ proptest! {
     }
 }
 
+/// A word that came late made the cut void whose manifest was being made, and another was ordered beside it.
+#[test]
+fn what_could_not_be_written_of_an_earlier_cut_leaves_this_one() {
+    let mut machine = Snapshots::new(plan(Some(1_000)), SnapshotEvery::Time(EVERY), None);
+    let (first, _) = order(&mut machine, EVERY, [100, 110]);
+    machine.give_up(EVERY);
+    let _ = machine.take_effects();
+    let (second, _) = order(&mut machine, EVERY * 2, [200, 210]);
+    for shard in shards() {
+        assert!(machine.on_saved(EVERY * 2, second, shard, state(231)));
+    }
+    let effects = machine.take_effects();
+    assert!(matches!(effects[..], [SnapshotEffect::Commit { cut, .. }] if cut == second));
+    machine.on_failed(EVERY * 2, first);
+    machine.on_tick(EVERY * 9);
+    assert!(machine.take_effects().is_empty(), "it is being made");
+    machine.on_failed(EVERY * 9, second);
+    assert_eq!(machine.take_effects(), [SnapshotEffect::Discard(second)]);
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn mutants_of_incomplete_cuts_are_caught() {

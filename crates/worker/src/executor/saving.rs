@@ -131,7 +131,9 @@ pub(super) struct Saving {
     keeper: Arc<dyn CutKeeper>,
     asked: Asked,
     question: Mutex<CutQuestion>,
-    /// The signal whose next outcome names the turn, plus one; 0 for none.
+    /// The signal whose next outcome names the turn of a cut, and the cut.
+    named: Mutex<Option<(StageId, u64)>>,
+    /// That signal, plus one; 0 for none. Written under the lock, for whoever gives outcomes to look at without it.
     names_turn: AtomicU32,
     /// The cut that shards were last asked to save at; [`NO_CUT`] when it is void.
     open: AtomicU64,
@@ -150,6 +152,7 @@ impl Saving {
             keeper,
             asked: Asked(AtomicU64::new(0)),
             question: Mutex::new(CutQuestion::Forget),
+            named: Mutex::default(),
             names_turn: AtomicU32::new(0),
             open: AtomicU64::new(NO_CUT),
         }
@@ -168,25 +171,28 @@ impl Saving {
 
     /// Before an outcome is given: if the next turn of its loop is to be a cut's, the board says so. Which cut that is.
     pub(super) fn name_turn(&self, board: &Board, at: Position, outcome: bool) -> Option<u64> {
-        let its = at.stage.0 + 1;
         // Acquire: pairs with the Release in `name`; whoever sees the mark on the board knows the question.
-        let names = outcome && self.names_turn.load(Ordering::Acquire) == its;
-        let named = names.then(|| {
-            self.names_turn
-                .compare_exchange(its, 0, Ordering::AcqRel, Ordering::Relaxed)
-        });
-        if !matches!(named, Some(Ok(_))) {
+        if !outcome || self.names_turn.load(Ordering::Acquire) != at.stage.0 + 1 {
             return None;
         }
-        let cut = self.open.load(Ordering::Acquire);
+        // With its cut, under the lock: another may have been asked for meanwhile, and is not to be named yet.
+        let cut = {
+            let mut named = held::lock(&self.named);
+            let (_, cut) = named.take_if(|(signal, _)| *signal == at.stage)?;
+            self.names_turn.store(0, Ordering::Relaxed);
+            cut
+        };
         board.mark_cut(cut, at.turn);
-        (cut != NO_CUT).then_some(cut)
+        Some(cut)
     }
 
-    /// The signal's next outcome names the turn.
-    fn name(&self, signal: StageId) {
+    /// The signal's next outcome names the turn of a cut, or no signal's does.
+    fn name(&self, signal: Option<(StageId, u64)>) {
+        let mut named = held::lock(&self.named);
+        *named = signal;
+        let its = signal.map_or(0, |(signal, _)| signal.0 + 1);
         // Release: the question was asked before. Once: the signal names one turn.
-        self.names_turn.store(signal.0 + 1, Ordering::Release);
+        self.names_turn.store(its, Ordering::Release);
     }
 
     /// A slice begins, and the shard has to look. Whether it has to wait.
@@ -324,7 +330,7 @@ impl Job {
             CutQuestion::Save(request) => Some(request.clone()),
             CutQuestion::Where | CutQuestion::Forget => None,
         };
-        saving.names_turn.store(0, Ordering::Release);
+        saving.name(None);
         if !matches!(question, CutQuestion::Where) {
             let cut = request.as_ref().map_or(NO_CUT, |request| request.id);
             saving.open.store(cut, Ordering::Release);
@@ -341,7 +347,7 @@ impl Job {
             && self.remote.is_none()
             && let Some(signal) = self.signal_of(request.outermost)
         {
-            saving.name(signal);
+            saving.name(Some((signal, request.id)));
         }
         // A shard may wait for the loop's end, and have no slice before it.
         (0..self.residents.len() as u32).for_each(|number| self.post(number));
@@ -357,7 +363,7 @@ impl Job {
             _ => return,
         };
         if let Some(signal) = self.signal_of(outermost) {
-            saving.name(signal);
+            saving.name(Some((signal, cut)));
         }
     }
 
