@@ -44,8 +44,8 @@ pub use terms::CLIENT_TIME;
 use crate::WorkerLoss;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
-    Brings, Client, EventKind, JobState, JobStatus, Load, Message, Prepare, Status, StuckKernel,
-    Survives, WorkerStatus,
+    Brings, Client, ClusterEvent, EventKind, JobState, JobStatus, Load, Message, Prepare, Status,
+    StuckKernel, Survives, WorkerStatus,
 };
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use clients::Clients;
@@ -202,6 +202,7 @@ pub struct Registry {
     /// Where jobs are saved, if they are.
     store: Option<ClusterStore>,
     lasting: Lasting,
+    events: Vec<ClusterEvent>,
     /// When workers have told how they fare.
     heard: BTreeMap<WorkerId, Duration>,
     /// The time, as it was last told.
@@ -229,6 +230,7 @@ impl Registry {
             counts: ClusterCounts::default(),
             store: None,
             lasting: Lasting::default(),
+            events: Vec::new(),
             heard: BTreeMap::new(),
             now: Duration::ZERO,
             orders: Vec::new(),

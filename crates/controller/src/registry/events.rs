@@ -1,13 +1,17 @@
 //! What happens in a cluster, for those who look after it: each thing once, in order.
 
-use super::{Order, Registry};
+use super::Registry;
 use brambling_protocol::message::{ClusterEvent, EventKind};
 use brambling_protocol::{JobKey, WorkerId};
 
 impl Registry {
-    /// Something has happened. Whoever runs the registry gives it its number and its time.
+    /// What has happened since the last call. Whoever runs the registry gives each its number and its time.
+    pub fn take_events(&mut self) -> Vec<ClusterEvent> {
+        std::mem::take(&mut self.events)
+    }
+
     pub(super) fn note(&mut self, event: ClusterEvent) {
-        self.orders.push(Order::Note(event));
+        self.events.push(event);
     }
 
     pub(super) fn note_worker(&mut self, kind: EventKind, worker: WorkerId, cause: Option<String>) {

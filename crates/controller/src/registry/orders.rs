@@ -5,8 +5,8 @@ use crate::WorkerLoss;
 use brambling_program::ShardId;
 use brambling_protocol::kept::LogEntry;
 use brambling_protocol::message::{
-    Accepted, ClusterEvent, JobCuts, JobDetails, KeptPlace, Member, Message, Move, Prepare,
-    Registered, ShardTimes,
+    Accepted, JobCuts, JobDetails, KeptPlace, Member, Message, Move, Prepare, Registered,
+    ShardTimes,
 };
 use brambling_protocol::{JobId, JobKey, PartitionMap, WorkerId};
 
@@ -84,8 +84,6 @@ pub enum Order {
         /// What.
         times: ShardTimes,
     },
-    /// Something has happened that people may want to know.
-    Note(ClusterEvent),
     /// A client asks what has happened after a number: tell it.
     Events {
         /// On which link.

@@ -314,6 +314,8 @@ impl State {
     /// Carries out what the machines ask for. Under the lock, so that everybody is told things in their order; nothing here waits.
     fn act(&mut self, shared: &Arc<ControllerShared>) {
         loop {
+            let events = self.registry.take_events().into_iter();
+            events.for_each(|event| self.note(event));
             self.held.extend(self.registry.take_orders());
             let mut idle = true;
             // What stands behind a record waits until that is in the log.
@@ -495,7 +497,6 @@ impl State {
                     machine.on_times(worker, &times);
                 }
             }
-            Order::Note(event) => self.note(event),
             Order::Events { to, after } => {
                 let later = self.events.iter().filter(|it| it.number > after);
                 let later = later.take(EVENTS_AT_ONCE).cloned().collect();
