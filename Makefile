@@ -229,6 +229,8 @@ soak:
 	BRAMBLING_SEEDS=$$(( $(SEEDS) / 50 )) cargo test --release -p brambling-simulation --test streams -- --nocapture
 	$(call say,a twentieth as many side by side on the same threads$(comma) and on workers whose shards move)
 	BRAMBLING_SEEDS=$$(( $(SEEDS) / 20 )) cargo test --release -p brambling-simulation --tests -- --nocapture side_by_side several_workers
+	$(call say,a hundredth as many on workers of which some crash)
+	BRAMBLING_SEEDS=$$(( $(SEEDS) / 100 )) cargo test --release -p brambling-simulation --test recovery -- --nocapture lose_members
 
 fmt:
 	cargo fmt --all

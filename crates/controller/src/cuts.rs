@@ -9,6 +9,7 @@
 
 use crate::snapshots::{SnapshotEffect, SnapshotEvery, Snapshots, place};
 use crate::{Controller, ControllerEffect, ControllerError};
+use brambling_memory::mutants;
 use brambling_program::{
     Cut, CutAnswer, CutPlan, CutStates, GroupId, GroupState, LoopId, ShardId, StageId, Turn,
 };
@@ -125,7 +126,8 @@ impl Controller {
     /// The time passes: orders a cut when it is due. To be called many times a second.
     pub fn snapshot(&mut self, now: Duration) {
         // A shard on its way would save nowhere, or twice.
-        let is_at_rest = self.moves.is_empty() && self.leaving.is_empty() && !self.is_over();
+        let is_still = self.moves.is_empty() || mutants::is_on("cuts-come-while-shards-move");
+        let is_at_rest = is_still && self.leaving.is_empty() && !self.is_over();
         let Some(cuts) = &mut self.cuts else { return };
         let began = *cuts.began.get_or_insert(now);
         cuts.now = now.saturating_sub(began);
@@ -170,6 +172,9 @@ impl Controller {
 
     /// A shard is to move: an open cut comes to nothing.
     pub(crate) fn give_up_cut(&mut self) {
+        if mutants::is_on("cuts-outlive-moves") {
+            return;
+        }
         if let Some(cuts) = &mut self.cuts {
             cuts.machine.give_up(cuts.now);
         }
@@ -352,7 +357,8 @@ impl Cuts {
             parts: std::mem::take(&mut self.open.parts),
             results: None,
         };
-        if let Some(base) = &self.setup.base {
+        let base = self.setup.base.as_ref();
+        if let Some(base) = base.filter(|_| !mutants::is_on("manifests-forget-their-base")) {
             manifest.fill_from(base);
         }
         Some(Box::new(manifest))

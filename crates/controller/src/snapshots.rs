@@ -409,7 +409,8 @@ impl Snapshots {
         let told = &mut open.told[shard.group.index()][shard.index as usize];
         if !std::mem::replace(told, true) {
             open.untold -= 1;
-            if open.untold == 0 && open.is_signalled {
+            let is_first = mutants::is_on("cuts-are-named-early") && open.untold + 1 == open.left;
+            if (open.untold == 0 || is_first) && open.is_signalled {
                 self.effects.push(SnapshotEffect::Name(cut));
             }
         }

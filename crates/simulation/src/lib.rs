@@ -1,7 +1,8 @@
 //! A whole cluster on one thread from one seed, and what its results are compared with. Tests only: holds
 //! no protocol logic.
 //!
-//! * [`random_program`] makes a valid program from a seed, [`random_streams`] one all of whose exchanges are streamed.
+//! * [`random_program`] makes a valid program from a seed, [`random_streams`] one all of whose exchanges are streamed, [`random_loops`]
+//!   one of long loops.
 //! * [`simulate`] runs a program on a cluster of simulated workers.
 //! * [`costed`] runs a job of a given shape in virtual time, with measured costs, on as many workers as one likes.
 //! * [`attached`] is what random programs have for an interpreter's lock: some of their values are objects of it.
@@ -20,7 +21,7 @@ mod results;
 pub use cluster::{Deeds, simulate};
 pub use interpreter::interpret;
 pub use objects::attached;
-pub use random_program::{RandomProgram, random_program, random_streams};
+pub use random_program::{RandomProgram, random_loops, random_program, random_streams};
 pub use results::Results;
 
 use std::ops::Range;

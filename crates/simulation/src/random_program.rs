@@ -10,12 +10,15 @@ use brambling_program::{
     Bindings, Context, Dataset, KernelSpec, Program, Rng, Runner, Signal, StageId, Use,
 };
 pub(crate) use exchanges::Joins;
+use std::time::Duration;
 use variables::{Any, DatasetFamily};
 
 /// Loops, branches and what stands between a scatter and its gather nest this deep.
 const DEPTH_MAX: u32 = 3;
 /// How often the innermost block may run.
 const TURNS_MAX: u64 = 40;
+/// A turn of a loop whose groups wait for each other takes so long, so that it can be saved meanwhile.
+const SLOW: Duration = Duration::from_micros(100);
 
 /// A program with everything that running it needs.
 pub struct RandomProgram {
@@ -41,23 +44,38 @@ impl RandomProgram {
 
 /// The program of a seed.
 pub fn random_program(seed: u64) -> RandomProgram {
-    write(seed, false)
+    write(seed, Manner::Any)
 }
 
 /// The program of a seed, all of whose exchanges are streamed.
 pub fn random_streams(seed: u64) -> RandomProgram {
-    write(seed, true)
+    write(seed, Manner::Streams)
 }
 
-fn write(seed: u64, streams_only: bool) -> RandomProgram {
+/// The program of a seed, most of whose stages stand in long loops of the program's own block, whose groups wait for each other.
+pub fn random_loops(seed: u64) -> RandomProgram {
+    write(seed, Manner::Loops)
+}
+
+/// What programs are like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Any,
+    Streams,
+    Loops,
+}
+
+fn write(seed: u64, manner: Manner) -> RandomProgram {
     let mut program = Program::new(format!("random {seed}")).with_seed(mix(seed, seed));
-    let mut random = Random(Rng::new(seed, StageId(u32::MAX), 0, streams_only.into()));
+    let mut random = Random(Rng::new(seed, StageId(u32::MAX), 0, manner as u64));
+    let streams_only = manner == Manner::Streams;
     let mut symbols = Vec::new();
     let families = variables::declare(&mut program, &mut random, &mut symbols);
     let threads = 1 + random.below(4) as u32;
-    let stages_left = match streams_only {
-        true => 2 + random.below(5),
-        false => 4 + random.below(24),
+    let stages_left = match manner {
+        Manner::Any => 4 + random.below(24),
+        Manner::Streams => 2 + random.below(5),
+        Manner::Loops => 4 + random.below(12),
     } as u32;
     let mut writer = Writer {
         random,
@@ -69,9 +87,13 @@ fn write(seed: u64, streams_only: bool) -> RandomProgram {
         names: 0,
         streams: Random(Rng::new(seed, StageId(u32::MAX), 3, 0)),
         streams_only,
+        is_tied: false,
     };
     while writer.stages_left > 0 {
-        writer.statement(&mut program, 0);
+        match manner {
+            Manner::Loops => writer.long_loop(&mut program),
+            Manner::Any | Manner::Streams => writer.statement(&mut program, 0),
+        }
     }
     RandomProgram {
         program,
@@ -125,6 +147,8 @@ struct Writer {
     streams: Random,
     /// Whether all of them are.
     streams_only: bool,
+    /// Whether the groups of the next loop are to wait for each other.
+    is_tied: bool,
 }
 
 impl Writer {
@@ -286,10 +310,49 @@ impl Writer {
         turns.min(most)
     }
 
+    /// A loop of the program's own block, and what stands before it. In most of them groups wait for each other, and for a slow one.
+    fn long_loop(&mut self, p: &mut Program) {
+        for _ in 0..self.random.below(3) {
+            self.statement(p, 1);
+        }
+        self.is_tied = !self.random.one_in(4);
+        let turns = 6 + self.random.below(20);
+        match self.random.one_in(2) {
+            true => self.repeat_while_below(p, turns, 0),
+            false => self.repeat_turns(p, turns, 0),
+        }
+    }
+
+    /// Each family sends to the first one, which takes its time, and gets something back.
+    fn tie(&mut self, p: &mut Program) {
+        let (number, vector) = (self.families[0].numbers[0], self.families[0].vectors[0]);
+        let others: Vec<_> = self.families[1..].iter().map(|it| it.vectors[0]).collect();
+        for other in &others {
+            p.reduce_to(exchanges::fold, other, &vector);
+        }
+        let slow = p.compute(self.name("slow"));
+        slow.read(&vector)
+            .update(&number)
+            .run(|vector: &Vec<u64>, number: &mut u64| {
+                std::thread::sleep(SLOW);
+                *number = mix(*number, vector.len() as u64);
+            });
+        for other in &others {
+            p.broadcast(&vector, other);
+        }
+    }
+
     fn repeat(&mut self, p: &mut Program, depth: u32) {
         let turns = self.loop_turns(depth);
+        self.repeat_turns(p, turns, depth);
+    }
+
+    fn repeat_turns(&mut self, p: &mut Program, turns: u64, depth: u32) {
         p.begin_repeat(turns);
         self.turns *= turns.max(1);
+        if std::mem::take(&mut self.is_tied) {
+            self.tie(p);
+        }
         self.block(p, depth + 1);
         self.turns /= turns.max(1);
         p.end();
@@ -297,19 +360,30 @@ impl Writer {
 
     fn repeat_while(&mut self, p: &mut Program, depth: u32) {
         let turns = self.loop_turns(depth);
+        self.repeat_while_below(p, turns, depth);
+    }
+
+    fn repeat_while_below(&mut self, p: &mut Program, turns: u64, depth: u32) {
         let name = self.name("while");
         let counter = p.dataset::<u64>(format!("counter of {name}"), 1);
         p.compute(format!("start {name}"))
             .write(&counter)
             .run(|count: &mut u64| *count = 0);
-        let other = self.random.pick(&self.families[0].numbers.clone());
-        let together = self.random.one_in(2);
+        let is_tied = std::mem::take(&mut self.is_tied);
+        let other = match is_tied {
+            true => self.families[0].numbers[0],
+            false => self.random.pick(&self.families[0].numbers.clone()),
+        };
+        let together = self.random.one_in(2) || is_tied;
         self.turns *= turns.max(1);
         p.repeat_while(
             name.clone(),
             &counter,
             move |count| *count < turns,
             |p| {
+                if is_tied {
+                    self.tie(p);
+                }
                 self.block(p, depth + 1);
                 let step = p.compute(format!("step of {name}"));
                 if together {

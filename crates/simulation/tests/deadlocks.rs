@@ -9,7 +9,8 @@ mod chaos;
 use brambling_memory::held;
 use brambling_program::Plan;
 use brambling_simulation::{interpret, random_program, seeds};
-use chaos::{Cluster, results, spills};
+use chaos::Cluster;
+use chaos::member::{results, spills};
 use std::sync::Arc;
 
 /// Orders of events that once led to faults, more often than others: a shard that was to leave kept the chance to read back

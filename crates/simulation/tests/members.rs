@@ -12,7 +12,8 @@ use brambling_program::{
 };
 use brambling_simulation::{RandomProgram, interpret, random_program, random_streams, seeds};
 use brambling_worker::executor::Job;
-use chaos::{Cluster, results, sole, spills};
+use chaos::Cluster;
+use chaos::member::{results, sole, spills};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;

@@ -213,7 +213,7 @@ impl Joins for Vec<u64> {
 }
 
 /// Not even associative: only the fixed tree gives these bits.
-fn fold(left: &mut Vec<u64>, right: &Vec<u64>) {
+pub(super) fn fold(left: &mut Vec<u64>, right: &Vec<u64>) {
     left.set(mix(left.digest(), right.digest()));
 }
 
