@@ -201,6 +201,7 @@ mod tests {
         let status = Status {
             workers: vec![worker, stopped],
             jobs: Vec::new(),
+            deaths: Vec::new(),
         };
         Snapshot {
             status,

@@ -65,7 +65,9 @@ impl Survey {
             let machine = jobs.get(&job);
             machine.map_or(0, |machine: &Controller| machine.held(worker))
         };
-        let Status { workers, jobs: all } = registry.status(held);
+        let Status {
+            workers, jobs: all, ..
+        } = registry.status(held);
         let member = |status: WorkerStatus| Member {
             memory_limit_bytes: registry.memory_limit_bytes(status.id),
             silence: registry.silence(status.id, now),
