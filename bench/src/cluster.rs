@@ -3,7 +3,7 @@
 use crate::BenchError;
 use brambling::cluster::{
     Children, Cluster, ClusterError, ControllerOptions, ControllerProcess, JOBS_AT_ONCE,
-    Rendezvous, Share, Traffic,
+    Rendezvous, SILENCE, Share, Traffic,
 };
 use brambling::{Error, Settings};
 use brambling_machine::probes::{self, thread_cpu_time};
@@ -51,6 +51,7 @@ impl Running {
             jobs_at_once: JOBS_AT_ONCE,
             snapshots: None,
             state: None,
+            silence: SILENCE,
         };
         let others = probes::threads().map_err(BenchError::Machine)?;
         let controller = ControllerProcess::start(options).map_err(Error::from)?;

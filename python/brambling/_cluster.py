@@ -50,7 +50,9 @@ class Cluster:
             `silent_s` (seconds since it last told how it fares, as it does four times a second) and `stuck`,
             kernels that it cannot end though their jobs are over, dicts with `job`, `stage` and `seconds`; and
             `jobs`, with `id`, `name`, `state` ("queued", "running", "succeeded" or "failed"), `generation`, `position` (tasks that
-            have run) and `failure`.
+            have run) and `failure`; and `deaths`, the last workers that were lost, with `worker`, `host`, `pid`, `kind`
+            ("signal 9", "exit code 1", "fenced: silent", "fenced: cut off", "link closed" or "machine cut off"), `cause`, `oom`,
+            `memory_bytes`, `stage`, `silent_s` and `at_s`.
         """
         status: dict[str, Any] = json.loads(self._native.status())
         return status

@@ -46,7 +46,7 @@ def test_a_job_begins_again_when_its_worker_is_killed(tmp_path, monkeypatch, cap
         job = cluster.status()["jobs"][-1]
         assert (job["state"], job["generation"]) == ("succeeded", 1)
         said = capfd.readouterr().err
-        assert re.search(rf"worker w2 \(process {victim['pid']} on .*\) is gone, and with it \d+ of the job's shards; the job begins again", said), said
+        assert re.search(rf"worker w2 \(process {victim['pid']} on .*\) is gone, and with it \d+ of the job's shards: it was killed by signal 9; the job begins again", said), said
         # The bits of a job that nothing has disturbed.
         assert p.run()["total"] == found
         assert [worker["id"] for worker in cluster.status()["workers"]] == ["w1"]

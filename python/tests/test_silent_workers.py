@@ -19,8 +19,8 @@ import brambling as br
 from brambling import _progress
 
 CLUSTER = ("cluster", "--workers", "2", "--threads", "1", "--bind", "127.0.0.1:0")
-# Longer than it takes to be warned of.
-STOPPED_S = 12
+# Longer than it takes to be warned of, and no reason to give a worker up.
+STOPPED_S = 16
 
 
 @contextlib.contextmanager

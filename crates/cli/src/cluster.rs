@@ -1,7 +1,8 @@
 //! `brambling controller`, `worker`, `cluster`, `status`: the processes of a cluster, and how it fares.
 
+use crate::deaths::DeathLine;
 use crate::metrics::{self, MetricsAt};
-use crate::{FAILED, Host, OK, STUCK, Streams};
+use crate::{FAILED, FENCED, Host, OK, STUCK, Streams};
 use brambling::cluster::{
     BALANCE_EACH, Certificates, Children, Cluster, ClusterError, ControllerOptions,
     ControllerProcess, JOBS_AT_ONCE, JobStatus, MetricsEndpoint, Prints, Published, Rendezvous,
@@ -275,6 +276,7 @@ impl Running {
             balance_each: jobs.balance_each(),
             jobs_at_once: jobs.jobs_at_once,
             snapshots: jobs.snapshots()?,
+            silence: Settings::default().resolve()?.silence,
             state: jobs.state(),
         };
         let listener = metrics.bind()?;
@@ -458,6 +460,10 @@ fn run_worker(
                 streams.err(format!("worker {} ends: {end}", name()));
                 return Ok(STUCK);
             }
+            Some(end @ WorkerEnd::Fenced { .. }) => {
+                streams.err(format!("worker {} ends: {end}", name()));
+                return Ok(FENCED);
+            }
             Some(WorkerEnd::Asked) | None => {}
         }
         if let (false, Some(name)) = (is_told || arguments.attached, worker.name()) {
@@ -515,9 +521,11 @@ fn run_cluster(
     let mut is_told = false;
     while !asked.to_end(host) {
         for ended in workers.ended() {
-            running.controller.process_ended(ended.pid);
+            running.controller.process_ended(ended.end());
             streams.err(ended.to_string());
-            if ended.status.code() == Some(i32::from(STUCK)) {
+            // They say themselves that another one is to take their place.
+            if matches!(ended.status.code(), Some(code) if [FENCED, STUCK].map(i32::from).contains(&code))
+            {
                 workers.start_again(ended.place)?;
             }
         }
@@ -547,6 +555,8 @@ struct Report {
     term: u32,
     workers: Vec<WorkerLine>,
     jobs: Vec<JobLine>,
+    /// Workers that were lost, the newest last.
+    deaths: Vec<DeathLine>,
 }
 
 #[derive(Serialize)]
@@ -626,10 +636,12 @@ impl From<Status> for Report {
             silent_s: (it.silent_ms / 100) as f64 / 10.0,
         });
         let jobs = status.jobs.into_iter().map(JobLine::from);
+        let deaths = status.deaths.into_iter().map(DeathLine::from);
         Report {
             term: status.term,
             workers: workers.collect(),
             jobs: jobs.collect(),
+            deaths: deaths.collect(),
         }
     }
 }

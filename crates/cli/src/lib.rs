@@ -18,6 +18,7 @@ mod certs;
 mod cluster;
 mod coflow;
 mod config;
+mod deaths;
 mod doctor;
 mod events;
 mod grep;
@@ -52,6 +53,8 @@ pub const OK: u8 = 0;
 pub const FAILED: u8 = 1;
 /// The command was used wrongly.
 pub const USAGE: u8 = 2;
+/// A worker ended because its controller had given it up.
+pub const FENCED: u8 = 3;
 /// A worker ended because a kernel of a job that was over did not.
 pub const STUCK: u8 = 4;
 /// Interrupted.

@@ -22,6 +22,18 @@ pub enum WorkerLoss {
     CutOff,
 }
 
+impl WorkerLoss {
+    /// What people can do.
+    pub(crate) fn way_out(self) -> &'static str {
+        match self {
+            WorkerLoss::Ended => "start another worker, and run the program again",
+            WorkerLoss::CutOff => {
+                "look at the network between them, or start another worker, and run the program again"
+            }
+        }
+    }
+}
+
 /// Shards that are lost with their worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShardLoss {
@@ -140,16 +152,10 @@ impl Controller {
                 ACKNOWLEDGED_WITHIN.as_secs()
             ),
         };
-        let way_out = match how {
-            WorkerLoss::Ended => "start another worker, and run the program again",
-            WorkerLoss::CutOff => {
-                "look at the network between them, or start another worker, and run the program again"
-            }
-        };
         let loss = ShardLoss {
             worker,
             why,
-            way_out,
+            way_out: how.way_out(),
         };
         self.effects.push(ControllerEffect::Lost(loss));
     }

@@ -7,9 +7,8 @@
 //! * A worker is known by its process: a link that it makes again gives it its name again, a process that was started again is
 //!   another worker. It takes part in the job that runs, from when it comes, and in those that begin after it came.
 //! * A worker whose link is lost has [`RETURN_TIME`] to come back. Then it is gone, and every job that has lost shards with it [begins again](recovery), or ends with
-//!   an error that names it. Silence alone ends nothing: a process that gets no CPU keeps its link. It is [told](silence), and new jobs begin without
-//!   who is silent.
-//! * Two members of a job that cannot reach each other end it: nobody else can say which of them is right.
+//!   an error that names it. A process that gets no CPU keeps its link: it is waited for and [told of](silence), and new jobs begin without it.
+//! * A worker that is silent for too long, or that another member of its job cannot reach, is given up as if it had died, and [refused](fences) from then on.
 //! * So many jobs run [at a time](Registry::with_jobs_at_once), each on all workers, from
 //!   [`Accepted`](brambling_protocol::message::Accepted) until its client is done with it or gone; others wait in the order in which
 //!   they came. A worker's threads are shared by the jobs' weights.
@@ -23,8 +22,10 @@
 
 mod clients;
 mod counts;
+mod deaths;
 mod drains;
 mod events;
+mod fences;
 mod jobs;
 mod orders;
 mod recovery;
@@ -37,7 +38,8 @@ mod workers;
 
 pub use brambling_protocol::patience::HEARTBEAT;
 pub use counts::ClusterCounts;
-pub use orders::{Order, OwnedMessage};
+pub use deaths::{DEATHS, ProcessEnd};
+pub use orders::{Apart, Order, OwnedMessage};
 pub use recovery::{ClusterStore, NEWCOMER_TIME, POISON_TIME};
 pub use terms::CLIENT_TIME;
 
@@ -47,9 +49,12 @@ use brambling_protocol::message::{
     Brings, Client, ClusterEvent, EventKind, JobState, JobStatus, Load, Message, Prepare, Status,
     StuckKernel, Survives, WorkerStatus,
 };
+use brambling_protocol::patience::SILENCE;
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use clients::Clients;
+use deaths::{Deaths, LossCause};
 use drains::Drain;
+use fences::Fences;
 use recovery::Losses;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -203,6 +208,10 @@ pub struct Registry {
     store: Option<ClusterStore>,
     lasting: Lasting,
     events: Vec<ClusterEvent>,
+    deaths: Deaths,
+    fences: Fences,
+    /// Whoever tells nothing for so long is fenced.
+    silence: Duration,
     /// When workers have told how they fare.
     heard: BTreeMap<WorkerId, Duration>,
     /// The time, as it was last told.
@@ -231,6 +240,9 @@ impl Registry {
             store: None,
             lasting: Lasting::default(),
             events: Vec::new(),
+            deaths: Deaths::default(),
+            fences: Fences::default(),
+            silence: SILENCE,
             heard: BTreeMap::new(),
             now: Duration::ZERO,
             orders: Vec::new(),
@@ -284,6 +296,9 @@ impl Registry {
         from: PeerLink,
         message: Message<'_>,
     ) -> Result<(), RegistryError> {
+        if self.is_from_fenced(from, &message) {
+            return Ok(());
+        }
         match message {
             Message::Register(register) => self.on_register(from, &register),
             Message::Load(load) => {
@@ -363,6 +378,7 @@ impl Registry {
         self.saves.retain(|(_, by)| *by != caller);
         self.clients.forget(caller);
         self.lasting.named(caller);
+        self.fences.forget(caller);
         let mut jobs = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.client == Some(caller) {
@@ -387,26 +403,21 @@ impl Registry {
             lost.is_some_and(|at| now.saturating_sub(at) >= RETURN_TIME)
         };
         let gone = self.workers.iter().filter(|(_, it)| is_gone(it));
-        for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.bury(id, now);
+        let gone = gone.map(|(id, it)| (*id, it.loss));
+        for (id, how) in gone.collect::<Vec<_>>() {
+            self.bury(id, now, LossCause::of_link(how));
         }
+        self.fence_silent();
         self.give_up_waiting();
         self.give_up_clients();
     }
 
-    /// A worker's process has ended, as whoever started it has seen: its link may not tell, if something else keeps that open.
-    pub fn on_process_ended(&mut self, pid: u32, host: &str, now: Duration) {
-        let is_it = |(_, it): &(&WorkerId, &Worker)| it.pid == pid && it.host == host;
-        let ended = self.workers.iter().filter(is_it).map(|(id, _)| *id);
-        for id in ended.collect::<Vec<_>>() {
-            self.bury(id, now);
-        }
-    }
-
-    fn bury(&mut self, id: WorkerId, now: Duration) {
+    fn bury(&mut self, id: WorkerId, now: Duration, cause: LossCause) {
         let worker = self.workers.remove(&id).expect("the caller saw it");
         self.count_gone(id, &worker, now);
+        // One that was drained was to end.
         if worker.drain != Drain::Done {
+            self.record(id, &worker, now, cause);
             let how = format!("{} is gone", worker.process());
             self.note_worker(EventKind::WorkerLost, id, Some(how));
         }
@@ -438,6 +449,7 @@ impl Registry {
                 .map(|(id, job)| job.status(*id, self.now))
                 .collect(),
             term: self.lasting.term,
+            deaths: self.last_deaths(),
         }
     }
 }

@@ -26,16 +26,17 @@ pub use brambling_program::{GroupId, ShardId};
 pub use brambling_protocol::greeting::Token;
 pub use brambling_protocol::message::SnapshotEvery;
 pub use brambling_protocol::message::{
-    Client, ClusterEvent, EventKind, JobDetails, JobState, JobStatus, PrintStream, SnapshotStatus,
-    Status, StuckKernel, WorkerStatus,
+    Client, ClusterEvent, Death, DeathKind, EventKind, JobDetails, JobState, JobStatus,
+    PrintStream, SnapshotStatus, Status, StuckKernel, WorkerStatus,
 };
-pub use brambling_protocol::patience::{LEFT_OUT_AFTER, TOLD_AFTER};
+pub use brambling_protocol::patience::{LEFT_OUT_AFTER, SILENCE, TOLD_AFTER};
 pub use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 pub use certificates::{CERTIFICATES_LAST, Certificates, TLS_VARIABLE};
 pub use children::{Children, EndedChild, Share};
 pub use client::Cluster;
 pub use controller::{
-    BALANCE_EACH, ControllerOptions, ControllerProcess, JOBS_AT_ONCE, Traffic, stand_by, token_of,
+    BALANCE_EACH, ControllerOptions, ControllerProcess, JOBS_AT_ONCE, ProcessEnd, Traffic,
+    stand_by, token_of,
 };
 pub use environment::forget_variable;
 pub use error::{ClusterError, PackagesDiffer};

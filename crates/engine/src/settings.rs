@@ -12,6 +12,7 @@ use crate::store::{self, EVERY_GIVE};
 use brambling_controller::snapshots::SnapshotEvery;
 use brambling_machine::cpu::Processor;
 use brambling_operators::simd::{self, Isa};
+use brambling_protocol::patience::SILENCE;
 use brambling_storage::StoreLocation;
 use brambling_worker::executor::{STALL, WEIGHT_MAX};
 use serde::Deserialize;
@@ -89,6 +90,9 @@ pub struct Settings {
     /// How often a job with a store is saved: a time, a number of turns, or off.
     #[serde(default, deserialize_with = "size")]
     pub snapshot_every: Option<String>,
+    /// How long a worker may tell its controller nothing before that gives it up: a time of at least a second.
+    #[serde(default, deserialize_with = "size")]
+    pub silence: Option<String>,
 }
 
 /// How much is logged.
@@ -156,6 +160,8 @@ pub struct Resolved {
     pub store: Option<StoreLocation>,
     /// How often a job with a store is saved.
     pub snapshot_every: SnapshotEvery,
+    /// How long a worker may tell its controller nothing before that gives it up.
+    pub silence: Duration,
 }
 
 impl Resolved {
@@ -183,6 +189,7 @@ impl Resolved {
                 SnapshotEvery::Time(every) => format!("{} s", every.as_secs_f64()),
                 SnapshotEvery::Turns(turns) => format!("{turns} turns"),
             },
+            "silence" => format!("{} s", self.silence.as_secs_f64()),
             _ => unreachable!("a setting's key"),
         }
     }
@@ -257,6 +264,7 @@ impl Settings {
             weight,
             store,
             snapshot_every,
+            silence,
         ] = ENVIRONMENT;
         let settings = Settings {
             threads: parsed(&get, threads, "give a number")?,
@@ -271,6 +279,7 @@ impl Settings {
             weight: parsed(&get, weight, "give a number")?,
             store: get(store),
             snapshot_every: get(snapshot_every),
+            silence: get(silence),
         };
         settings.check(Place::Environment)?;
         Ok(settings)
@@ -312,6 +321,7 @@ impl Settings {
             weight: self.weight.or(other.weight),
             store: self.store.or(other.store),
             snapshot_every: self.snapshot_every.or(other.snapshot_every),
+            silence: self.silence.or(other.silence),
         }
     }
 
@@ -330,6 +340,7 @@ impl Settings {
             "weight" => self.weight.is_some(),
             "store" => self.store.is_some(),
             "snapshot_every" => self.snapshot_every.is_some(),
+            "silence" => self.silence.is_some(),
             _ => unreachable!("a setting's key"),
         }
     }
@@ -415,6 +426,14 @@ impl Settings {
             } if store::parse_every(every).is_none() => {
                 refuse("snapshot_every", every.clone(), EVERY_GIVE)
             }
+            Settings {
+                silence: Some(silence),
+                ..
+            } if parse_silence(silence).is_none() => refuse(
+                "silence",
+                silence.clone(),
+                "give a time of at least a second, such as 30s or 2min",
+            ),
             Settings { log: Some(log), .. } if Log::named(log).is_none() => refuse(
                 "log",
                 log.clone(),
@@ -454,7 +473,20 @@ impl Settings {
             snapshot_every: (self.snapshot_every.as_deref())
                 .and_then(store::parse_every)
                 .unwrap_or(SnapshotEvery::DEFAULT),
+            silence: (self.silence.as_deref())
+                .and_then(parse_silence)
+                .unwrap_or(SILENCE),
         })
+    }
+}
+
+/// The shortest silence after which a worker may be given up: it tells four times a second that it is there.
+const SILENCE_MIN: Duration = Duration::from_secs(1);
+
+fn parse_silence(text: &str) -> Option<Duration> {
+    match store::parse_every(text)? {
+        SnapshotEvery::Time(silence) => Some(silence).filter(|it| *it >= SILENCE_MIN),
+        SnapshotEvery::Off | SnapshotEvery::Turns(_) => None,
     }
 }
 
@@ -556,6 +588,18 @@ mod tests {
     }
 
     #[test]
+    fn a_silence_is_a_time_or_seconds() {
+        for (text, seconds) in [("30s", 30), ("2min", 120), ("5", 5), ("1s", 1)] {
+            let expected = Duration::from_secs(seconds);
+            assert_eq!(parse_silence(text), Some(expected), "{text}");
+        }
+        let file: Settings = toml::from_str("silence = 5").unwrap();
+        assert_eq!(file.silence.as_deref(), Some("5"));
+        let resolved = Settings::default().with_defaults().unwrap();
+        assert_eq!(resolved.silence, SILENCE);
+    }
+
+    #[test]
     fn bad_values_name_source_setting_and_fix() {
         let get = |wanted: &'static str, value: &'static str| {
             Settings::from_environment(move |name| (name == wanted).then(|| value.to_owned()))
@@ -568,6 +612,9 @@ mod tests {
         assert!(get("BRAMBLING_MEMORY", "lots").contains("8GB"));
         assert!(get("BRAMBLING_SPILL", "/a,/b").contains("give one directory"));
         assert!(get("BRAMBLING_STALL_SECONDS", "-1").contains("positive"));
+        for silence in ["0.5s", "off", "20 turns", "long"] {
+            assert!(get("BRAMBLING_SILENCE", silence).contains("at least a second"));
+        }
         assert!(get("BRAMBLING_PROGRESS", "maybe").contains("true or false"));
         assert!(get("BRAMBLING_LOG", "loud").contains("warning, info or debug"));
         let wrong = ["0", "0", "v9", "lots", "/a,/b", "-1", "maybe", "loud"];

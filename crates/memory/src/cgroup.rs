@@ -84,6 +84,33 @@ impl MemoryLimits {
     }
 }
 
+/// How many processes of this process's control group the system has killed because memory ran out; where the group does not count, of the machine. None: nobody
+/// says.
+pub fn oom_kills() -> Option<u64> {
+    oom_kills_under(Path::new("/"))
+}
+
+/// Reads it with all paths under `root`.
+pub fn oom_kills_under(root: &Path) -> Option<u64> {
+    let read = |path: PathBuf| std::fs::read_to_string(path).ok();
+    let groups = parse_proc_cgroup(&read(root.join("proc/self/cgroup")).unwrap_or_default());
+    let mount = root.join("sys/fs/cgroup");
+    let unified = groups.unified.iter();
+    let unified = unified.flat_map(|group| ancestors(&mount, group));
+    let unified = unified.map(|dir| dir.join("memory.events"));
+    let memory = groups.memory.iter();
+    let memory = memory.flat_map(|group| ancestors(&mount.join("memory"), group));
+    let memory = memory.map(|dir| dir.join("memory.oom_control"));
+    let mut texts = unified.chain(memory).chain([root.join("proc/vmstat")]);
+    texts.find_map(|path| parse_oom_kill(&read(path)?))
+}
+
+/// Reads the count of `memory.events` (cgroup v2), `memory.oom_control` (cgroup v1) or `/proc/vmstat`.
+pub fn parse_oom_kill(text: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    lines.find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
 /// The control groups of a process, as paths below the mount.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Groups {

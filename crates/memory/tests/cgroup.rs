@@ -100,3 +100,36 @@ fn this_machine_has_memory() {
         );
     }
 }
+
+#[test]
+fn what_the_system_has_killed_for_want_of_memory() {
+    let events = "low 0\nhigh 12\nmax 44\noom 3\noom_kill 2\noom_group_kill 0\n";
+    assert_eq!(parse_oom_kill(events), Some(2));
+    assert_eq!(
+        parse_oom_kill("oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"),
+        Some(5)
+    );
+    for text in ["", "oom 3\n", "oom_kill x\n"] {
+        assert_eq!(parse_oom_kill(text), None, "{text:?}");
+    }
+}
+
+/// Its own group says first, then those above it, then the machine.
+#[test]
+fn who_counts_them() {
+    let root = std::env::temp_dir().join(format!("brambling-cgroup-oom-{}", std::process::id()));
+    let write = |path: &str, text: &str| {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    assert_eq!(oom_kills_under(&root), None);
+    write("proc/vmstat", "nr_free_pages 7\noom_kill 9\n");
+    write("proc/self/cgroup", "0::/a/b\n");
+    assert_eq!(oom_kills_under(&root), Some(9));
+    write("sys/fs/cgroup/a/memory.events", "oom 4\noom_kill 4\n");
+    assert_eq!(oom_kills_under(&root), Some(4));
+    write("sys/fs/cgroup/a/b/memory.events", "oom 1\noom_kill 1\n");
+    assert_eq!(oom_kills_under(&root), Some(1));
+    fs::remove_dir_all(&root).unwrap();
+}

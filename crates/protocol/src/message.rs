@@ -258,6 +258,13 @@ pub enum Message<'a> {
         /// What, and why.
         why: &'a str,
     },
+    /// The controller to a worker that it has given up: it takes part no more, and has to end. Nothing that it says or writes counts.
+    Fenced {
+        /// Why.
+        why: &'a str,
+    },
+    /// The controller to a client, before [`Status`](Message::Status) where there are any: the workers that were lost last, the newest last.
+    Deaths(Vec<Death>),
 }
 
 /// The most events that one message tells.
@@ -471,6 +478,48 @@ pub struct CutOff<'a> {
     pub for_ms: u64,
     /// What happens when it tries.
     pub why: &'a str,
+}
+
+/// A worker that is gone, and what is known of its end.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Death {
+    /// Its name.
+    pub worker: WorkerId,
+    /// The machine's name.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// How it ended.
+    pub kind: DeathKind,
+    /// The same in words, with what else is known.
+    pub cause: String,
+    /// Whether the system has killed a process of its control group meanwhile, because memory ran out; none: not known.
+    pub oom: Option<bool>,
+    /// Bytes counted in its budget when it last told.
+    pub memory_bytes: u64,
+    /// The stage of a kernel that it could not end, if it had told of one.
+    pub stage: Option<String>,
+    /// How long it had told nothing.
+    pub silent_ms: u64,
+    /// How long ago it ended.
+    pub ago_ms: u64,
+}
+
+/// How a worker ended. New kinds are added at the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum DeathKind {
+    /// A signal has killed its process.
+    Signal(i32),
+    /// Its process has ended with this exit code.
+    Exit(i32),
+    /// It told nothing for too long, and was given up.
+    FencedSilent,
+    /// It and another worker, or it and everybody, could not reach each other, and it was given up.
+    FencedCutOff,
+    /// Its link was closed.
+    LinkClosed,
+    /// Its machine does not answer.
+    MachineCutOff,
 }
 
 /// What kernels of a job have printed on a worker.
@@ -703,6 +752,9 @@ pub struct Status {
     pub jobs: Vec<JobStatus>,
     /// Whose term it is; 0: the cluster does not outlive its controller.
     pub term: u32,
+    /// Workers that were lost, the newest last. Travel beside, in [`Message::Deaths`].
+    #[serde(skip)]
+    pub deaths: Vec<Death>,
 }
 
 /// How a worker fares.

@@ -204,6 +204,7 @@ mod tests {
             workers: vec![worker, stopped],
             jobs: Vec::new(),
             term: 0,
+            deaths: Vec::new(),
         };
         Snapshot {
             status,

@@ -50,6 +50,8 @@ pub enum Order {
         /// How.
         how: WorkerLoss,
     },
+    /// Two members of a job cannot reach each other: [`Registry::on_apart`](super::Registry::on_apart) is to be told how many of its shards each holds.
+    Part(Apart),
     /// A worker has come while the job runs: its controller takes it in ([`Controller::join`](crate::Controller::join)), and the
     /// registry is told where shards are ([`Registry::on_admitted`](super::Registry::on_admitted)).
     Admit {
@@ -111,6 +113,17 @@ pub enum Order {
     },
 }
 
+/// Two members of a job that cannot reach each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Apart {
+    /// The job.
+    pub key: JobKey,
+    /// Who says so, and whom it cannot reach.
+    pub workers: [WorkerId; 2],
+    /// For how long, and what happens when it tries.
+    pub how: String,
+}
+
 /// What is said: a [`Message`] that owns its texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // See the variants of `Message`.
@@ -122,6 +135,7 @@ pub enum OwnedMessage {
     Accepted(Accepted),
     Over { job: JobId, failure: Option<String> },
     Refused { why: String },
+    Fenced { why: String },
     Moved(Move),
     Admitted { key: JobKey, member: Member },
     Left { key: JobKey, worker: WorkerId },
@@ -148,6 +162,7 @@ impl OwnedMessage {
                 failure: failure.as_deref(),
             },
             OwnedMessage::Refused { why } => Message::Refused { why },
+            OwnedMessage::Fenced { why } => Message::Fenced { why },
             OwnedMessage::Moved(it) => Message::Moved(*it),
             OwnedMessage::Admitted { key, member } => Message::Admitted {
                 key: *key,

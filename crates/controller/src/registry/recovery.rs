@@ -60,6 +60,7 @@ impl Registry {
     /// A generation of a job has lost what a worker held.
     pub fn on_loss(&mut self, key: JobKey, loss: ShardLoss) {
         let now = self.now;
+        let loss = self.explained(loss);
         // The job may have begun again for another worker's sake.
         let Some(job) = (self.jobs.get_mut(&key.job)).filter(|it| it.generation == key.generation)
         else {

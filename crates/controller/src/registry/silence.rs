@@ -3,13 +3,16 @@
 //! # Rules
 //! * A worker that has told nothing for [`LEFT_OUT_AFTER`] gets no shards of jobs that begin. When all are so, jobs wait. When it tells something
 //!   again it takes part again, in jobs that run as well.
+//! * A worker that has told nothing for longer than the [setting](Registry::with_silence) says is [fenced](super::fences).
+//! * Of two members of a job that cannot reach each other one is fenced at once. One that the controller has not heard for [`LEFT_OUT_AFTER`] either is cut off from
+//!   everybody, so it is that one: the link to it would tell so later.
 //! * Time is what [`Registry::on_tick`] and [`Registry::on_heartbeat`] are given: whoever runs the registry leaves out time in which it did not run
 //!   itself, so that one that was stopped finds nobody silent.
 
 use super::drains::Drain;
-use super::{JobState, Registry, Worker};
+use super::{Apart, JobState, Order, Registry, Worker};
 use brambling_protocol::WorkerId;
-use brambling_protocol::message::CutOff;
+use brambling_protocol::message::{CutOff, DeathKind};
 use brambling_protocol::patience::LEFT_OUT_AFTER;
 use std::time::Duration;
 
@@ -46,29 +49,56 @@ impl Registry {
         }
     }
 
-    /// A worker has had no way to another one for too long: a job that needs both ends.
+    /// A worker has had no way to another one for too long: one of the two is given up. If the controller has not heard of the other one either, it is that one; else
+    /// the job says how many shards each of them has.
     pub(super) fn on_cut_off(&mut self, from: WorkerId, cut: &CutOff<'_>) {
+        let pair = [from, cut.peer];
         let is_member = |job: &super::RegisteredJob| {
             job.state == JobState::Running
-                && [from, cut.peer].iter().all(|it| job.members.contains(it))
+                && (pair.iter()).all(|it| job.members.contains(it) && self.workers.contains_key(it))
         };
-        let Some(job) = self.job_in(cut.key).filter(|job| is_member(job)) else {
+        if from == cut.peer || !self.job_in(cut.key).is_some_and(is_member) {
             return;
+        }
+        let how = format!("for {} s: {}", cut.for_ms / 1_000, cut.why);
+        let peer = &self.workers[&cut.peer];
+        if peer.caller.is_none() || self.is_left_out(peer) {
+            let who = self.named(from);
+            let cause = format!("neither the controller nor {who} has reached it, {how}");
+            return self.fence(cut.peer, DeathKind::FencedCutOff, cause);
+        }
+        let key = cut.key;
+        let workers = pair;
+        self.orders.push(Order::Part(Apart { key, workers, how }));
+    }
+
+    /// So many shards of the job each of the two holds: less is lost with the one that has fewer, and of two that have as many the one goes that came later.
+    pub fn on_apart(&mut self, apart: &Apart, held: [u32; 2]) {
+        let [from, peer] = apart.workers;
+        let is_there = |it: &WorkerId| self.workers.contains_key(it);
+        // The first of their complaints has parted them.
+        if self.job_in(apart.key).is_none() || !apart.workers.iter().all(is_there) {
+            return;
+        }
+        let goes_first = (held[0], std::cmp::Reverse(from)) < (held[1], std::cmp::Reverse(peer));
+        let (goes, stays) = match goes_first {
+            true => (from, peer),
+            false => (peer, from),
         };
-        let named = |id: WorkerId| match self.workers.get(&id) {
-            Some(worker) => format!("worker {id} ({})", worker.process()),
-            None => format!("worker {id}"),
-        };
-        let at = self.workers.get(&cut.peer);
-        let at = at.map_or_else(String::new, |it| format!(" at {}", it.listens_at));
-        let why = format!(
-            "{} cannot reach {}{at} for {} s: {}; look at the network between the two, and run `{}` again",
-            named(from),
-            named(cut.peer),
-            cut.for_ms / 1_000,
-            cut.why,
-            job.name,
+        let (stays, how) = (self.named(stays), &apart.how);
+        let cause = format!(
+            "it and {stays} cannot reach each other, {how}; it had no more shards than that one, so the controller has given it up"
         );
-        self.cancel(cut.key.job, why);
+        self.fence(goes, DeathKind::FencedCutOff, cause);
+    }
+
+    /// A worker, for people.
+    fn named(&self, id: WorkerId) -> String {
+        let worker = &self.workers[&id];
+        format!(
+            "worker {id} ({}) at {}",
+            worker.process(),
+            worker.listens_at
+        )
     }
 }

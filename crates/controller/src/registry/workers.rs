@@ -1,6 +1,5 @@
 //! Owns workers that come, come back and are lost, and what they hear of the jobs of which they are
-//! members. The registry calls it for their messages and their links. It never takes a silent
-//! worker for dead.
+//! members. The registry calls it for their messages and their links. It gives nobody up who has a link.
 
 use super::drains::Drain;
 use super::{Order, OwnedMessage, PeerLink, Registry, Worker};
@@ -23,6 +22,9 @@ impl Registry {
                 register.version, self.version
             );
             return self.refuse(from, why);
+        }
+        if self.turn_away(from, register.epoch) {
+            return;
         }
         let known = register.known_as.filter(|id| {
             let worker = self.workers.get(id);

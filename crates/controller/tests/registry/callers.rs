@@ -1,6 +1,6 @@
 //! Who speaks with a registry of two workers, what they say, and what they are told.
 
-use brambling_controller::registry::{Order, OwnedMessage, PeerLink, Registry};
+use brambling_controller::registry::{Order, OwnedMessage, PeerLink, ProcessEnd, Registry};
 use brambling_protocol::message::{
     JobState, Message, Register, Registered, ShardTime, ShardTimes, Status, Submit,
 };
@@ -49,6 +49,15 @@ pub fn submit(shards: &[u32]) -> Message<'static> {
 pub fn say(registry: &mut Registry, from: PeerLink, message: Message<'_>) -> Vec<Order> {
     registry.on_message(from, message).unwrap();
     registry.take_orders()
+}
+
+/// Somebody has seen that a process ended, and not how.
+pub fn ended(pid: u32) -> ProcessEnd {
+    ProcessEnd {
+        pid,
+        kind: None,
+        oom: None,
+    }
 }
 
 /// A registry with the workers 1 (one thread) and 2 (three).

@@ -1,7 +1,9 @@
 //! Workers register, clients submit; what the registry tells whom.
 
 mod callers;
+mod deaths;
 mod drains;
+mod fences;
 mod generations;
 mod jobs;
 mod loads;

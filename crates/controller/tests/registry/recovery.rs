@@ -1,7 +1,7 @@
 //! A job that has lost shards with a worker begins again, waits for a newcomer, or ends.
 
 use crate::callers::{
-    B, CLIENT, FIRST, OTHER, register, say, state, status, submit, told, two_workers,
+    B, CLIENT, FIRST, OTHER, ended, register, say, state, status, submit, told, two_workers,
 };
 use brambling_controller::registry::{
     NEWCOMER_TIME, Order, OwnedMessage, POISON_TIME, PeerLink, RETURN_TIME, Registry,
@@ -44,7 +44,7 @@ fn loss(worker: u32) -> ShardLoss {
 fn dies(registry: &mut Registry, pid: u32, key: JobKey, now: Duration) -> Vec<Order> {
     registry.on_tick(now);
     registry.take_orders();
-    registry.on_process_ended(pid, "here", now);
+    registry.on_process_ended(ended(pid), "here", now);
     let worker = match pid {
         1 => WorkerId(1),
         _ => WorkerId(2),
@@ -135,7 +135,7 @@ fn a_job_that_has_ended_well_begins_again_until_its_client_is_done_with_it() {
     registry.on_over(generation(1), None);
     assert_eq!(registry.counts().succeeded, 1);
     say(&mut registry, CLIENT, Message::Done(FIRST.job));
-    registry.on_process_ended(3, "here", Duration::from_millis(600));
+    registry.on_process_ended(ended(3), "here", Duration::from_millis(600));
     let orders = registry.take_orders();
     assert!(
         !orders.iter().any(|it| matches!(it, Order::Lose { .. })),

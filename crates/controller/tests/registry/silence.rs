@@ -1,12 +1,12 @@
 //! Workers that tell nothing, and machines that do not answer.
 
 use crate::callers::{
-    A, B, CLIENT, FIRST, OTHER, key, register, say, state, status, submit, told, two_workers,
+    A, B, CLIENT, FIRST, OTHER, ended, key, register, say, state, status, submit, told, two_workers,
 };
 use brambling_controller::WorkerLoss;
-use brambling_controller::registry::{Order, OwnedMessage, PeerLink, RETURN_TIME, Registry};
+use brambling_controller::registry::{Order, OwnedMessage, RETURN_TIME, Registry};
 use brambling_protocol::WorkerId;
-use brambling_protocol::message::{Accepted, Client, CutOff, JobState, Message, StuckKernel};
+use brambling_protocol::message::{Accepted, Client, JobState, Message, StuckKernel};
 use brambling_protocol::patience::LEFT_OUT_AFTER;
 use std::time::Duration;
 
@@ -168,63 +168,15 @@ fn a_client_that_is_cut_off_is_named() {
     );
 }
 
-fn cut_off(job: u64, peer: u32) -> Message<'static> {
-    Message::CutOff(CutOff {
-        key: key(job),
-        peer: WorkerId(peer),
-        for_ms: 12_900,
-        why: "nothing answers there",
-    })
-}
-
-#[test]
-fn two_members_that_cannot_reach_each_other_end_their_job() {
-    let mut registry = two_workers();
-    say(&mut registry, CLIENT, submit(&[4]));
-    // No members, no job.
-    for (job, peer) in [(1, 7), (2, 1)] {
-        assert_eq!(say(&mut registry, B, cut_off(job, peer)), []);
-    }
-    // Each tells it, and one of them twice.
-    for (from, peer, texts) in [
-        (
-            B,
-            1,
-            [
-                "worker w2 (process 3 on here) cannot reach worker w1 (process 1 on here) at 127.0.0.1:1 for 12 s: nothing answers there;",
-                "run `a program` again",
-            ],
-        ),
-        (B, 1, ["worker w2", "worker w1"]),
-        (
-            A,
-            2,
-            ["worker w1 (process 1 on here) cannot reach worker w2", ""],
-        ),
-    ] {
-        let orders = say(&mut registry, from, cut_off(1, peer));
-        let [Order::Cancel { key: FIRST, why }] = &orders[..] else {
-            panic!("{orders:?}");
-        };
-        assert!(texts.iter().all(|text| why.contains(text)), "{why}");
-    }
-    registry.on_over(FIRST, Some("told".into()));
-    registry.take_orders();
-    assert_eq!(say(&mut registry, B, cut_off(1, 1)), []);
-    registry
-        .on_message(PeerLink(99), cut_off(1, 1))
-        .unwrap_err();
-}
-
 #[test]
 fn whoever_started_a_process_may_see_its_end_first() {
     let mut registry = two_workers();
     say(&mut registry, CLIENT, submit(&[4]));
-    registry.on_process_ended(1, "elsewhere", SECOND);
-    registry.on_process_ended(7, "here", SECOND);
+    registry.on_process_ended(ended(1), "elsewhere", SECOND);
+    registry.on_process_ended(ended(7), "here", SECOND);
     assert_eq!(registry.take_orders(), []);
     for _ in 0..2 {
-        registry.on_process_ended(1, "here", SECOND);
+        registry.on_process_ended(ended(1), "here", SECOND);
     }
     let orders = registry.take_orders();
     assert!(

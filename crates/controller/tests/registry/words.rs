@@ -120,6 +120,10 @@ fn what_is_told_is_sent_as_it_is() {
             OwnedMessage::Refused { why: why.into() },
             Message::Refused { why },
         ),
+        (
+            OwnedMessage::Fenced { why: why.into() },
+            Message::Fenced { why },
+        ),
         (OwnedMessage::Moved(moved), Message::Moved(moved)),
         (
             OwnedMessage::Admitted { key, member },

@@ -1,16 +1,21 @@
 //! Workers as children of a process: they end with it. Their standard input tells them the token first, and then that it is over: what stands
 //! in a process's environment, or among its arguments, others can see.
 
-use super::{ClusterError, Rendezvous, TLS_VARIABLE, TOKEN_VARIABLE};
+use super::{ClusterError, ProcessEnd, Rendezvous, TLS_VARIABLE, TOKEN_VARIABLE};
 use crate::SpillTo;
 use brambling_machine::pin;
+use brambling_memory::cgroup::oom_kills;
+use brambling_protocol::message::DeathKind;
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long children may take to end by themselves.
 const ENDING: Duration = Duration::from_secs(5);
+/// The signal by which the system ends processes when memory runs out.
+const KILL: i32 = 9;
 /// How often is looked meanwhile whether they have.
 const LOOKS: Duration = Duration::from_millis(10);
 
@@ -30,6 +35,8 @@ pub struct Share {
 pub struct Children {
     running: Vec<(u32, Child)>,
     how: How,
+    /// How many processes of its control group the system had killed for want of memory when it was looked last.
+    oom_kills: Option<u64>,
 }
 
 /// How each is started.
@@ -51,6 +58,20 @@ pub struct EndedChild {
     pub status: ExitStatus,
     /// Which of them it was: another one may take its place.
     pub place: u32,
+    /// Whether the system has killed a process of the control group for want of memory since one ended before; none: it does not say.
+    pub oom: Option<bool>,
+}
+
+impl EndedChild {
+    /// As a controller is told.
+    pub fn end(&self) -> ProcessEnd {
+        let code = self.status.code().map(DeathKind::Exit);
+        ProcessEnd {
+            pid: self.pid,
+            kind: code.or(self.status.signal().map(DeathKind::Signal)),
+            oom: self.oom,
+        }
+    }
 }
 
 impl std::fmt::Display for EndedChild {
@@ -85,6 +106,7 @@ impl Children {
                 allowed: pin::allowed_cpus().unwrap_or_default(),
                 workers,
             },
+            oom_kills: oom_kills(),
         };
         (0..workers).try_for_each(|place| children.start_again(place))?;
         Ok(children)
@@ -121,12 +143,27 @@ impl Children {
                         pid: child.id(),
                         status,
                         place: *place,
+                        oom: None,
                     });
                     false
                 }
                 _ => true,
             });
+        self.tell_oom(&mut ended);
         ended
+    }
+
+    /// Who was killed by the system for want of memory ends with signal 9, and the system counts it.
+    fn tell_oom(&mut self, ended: &mut [EndedChild]) {
+        if ended.is_empty() {
+            return;
+        }
+        let now = oom_kills();
+        let has_killed = now.zip(self.oom_kills).map(|(now, before)| now > before);
+        self.oom_kills = now;
+        for it in ended {
+            it.oom = has_killed.map(|has_killed| has_killed && it.status.signal() == Some(KILL));
+        }
     }
 }
 

@@ -115,6 +115,7 @@ impl Cluster {
     pub fn status(&self) -> Result<Status, ClusterError> {
         let mut silences = Silences::default();
         let mut stuck = Vec::new();
+        let mut deaths = Vec::new();
         let mut waits = WaitReasons::default();
         self.ask(Message::Ask, self.answers_soon(), |answer| match answer {
             Message::Silences(told) => {
@@ -129,8 +130,13 @@ impl Cluster {
                 stuck = told;
                 None
             }
+            Message::Deaths(told) => {
+                deaths = told;
+                None
+            }
             Message::Status(status) => {
                 let mut status = silences.told_of(status);
+                status.deaths = std::mem::take(&mut deaths);
                 waits.tell(status.jobs.iter_mut());
                 for worker in &mut status.workers {
                     let own = stuck.iter().filter(|(id, _)| *id == worker.id);

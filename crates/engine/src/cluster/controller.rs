@@ -10,8 +10,10 @@ use super::snapshots::SnapshotOptions;
 use super::wire::{board, epoch, framed, message};
 use super::{Certificates, ClusterError, Token, VERSION};
 use brambling_controller::balance::Scales;
-pub use brambling_controller::registry::JOBS_AT_ONCE;
-use brambling_controller::registry::{ClusterStore, Order, OwnedMessage, PeerLink, Registry};
+use brambling_controller::registry::{
+    Apart, ClusterStore, Order, OwnedMessage, PeerLink, Registry,
+};
+pub use brambling_controller::registry::{JOBS_AT_ONCE, ProcessEnd};
 use brambling_controller::{Controller, ControllerEffect, SnapshotSetup};
 use brambling_exchange::transports::switchboard::{Party, PartyRefusal, Reception, Switchboard};
 use brambling_exchange::transports::tcp::{LinkId, Lost};
@@ -59,6 +61,8 @@ pub struct ControllerOptions {
     pub snapshots: Option<SnapshotOptions>,
     /// A directory with the cluster's log, if its jobs are to outlive this process: another controller goes on from it.
     pub state: Option<String>,
+    /// A worker that has told nothing for so long is given up, [`SILENCE`](brambling_protocol::patience::SILENCE) for example: its jobs begin again without it.
+    pub silence: Duration,
 }
 
 /// How often a controller balances, unless it is told otherwise.
@@ -132,6 +136,7 @@ impl ControllerProcess {
             jobs_at_once,
             snapshots,
             state: lasting,
+            silence,
         } = options;
         let state = State {
             registry: Registry::new(VERSION),
@@ -162,7 +167,9 @@ impl ControllerProcess {
             said: AtomicU64::new(0),
         });
         let epoch = epoch()?;
-        let mut registry = Registry::new(VERSION).with_jobs_at_once(jobs_at_once);
+        let mut registry = Registry::new(VERSION)
+            .with_jobs_at_once(jobs_at_once)
+            .with_silence(silence);
         let mut cluster = (epoch, None);
         let mut cuts = BTreeMap::new();
         if let Some(lasting) = &lasting {
@@ -227,10 +234,10 @@ impl ControllerProcess {
     }
 
     /// A worker's process of this machine has ended, as whoever started it has seen. What is known already is not told again.
-    pub fn process_ended(&self, pid: u32) {
+    pub fn process_ended(&self, end: ProcessEnd) {
         let mut state = self.shared.state();
         let now = state.now(&self.shared);
-        state.registry.on_process_ended(pid, &host(), now);
+        state.registry.on_process_ended(end, &host(), now);
         state.act(&self.shared);
     }
 
@@ -411,6 +418,14 @@ impl State {
         self.registry.on_admitted(key, worker, machine.map());
     }
 
+    /// Two members of a job cannot reach each other.
+    fn part(&mut self, apart: &Apart) {
+        if let Some(machine) = self.jobs.get(&apart.key) {
+            let held = apart.workers.map(|worker| machine.held(worker));
+            self.registry.on_apart(apart, held);
+        }
+    }
+
     fn order(&mut self, shared: &Arc<ControllerShared>, order: Order) {
         match order {
             Order::Tell { to, what } => {
@@ -439,6 +454,9 @@ impl State {
                 let silences = status.workers.iter();
                 let silences = silences.map(|it| (it.id, it.silent_ms)).collect();
                 self.say_waits(shared, to);
+                if !status.deaths.is_empty() {
+                    self.say(shared, to, Message::Deaths(status.deaths.clone()));
+                }
                 self.say(shared, to, Message::Silences(silences));
                 self.say(shared, to, Message::Status(status));
             }
@@ -484,6 +502,7 @@ impl State {
                     machine.lose(worker, &process, how);
                 }
             }
+            Order::Part(apart) => self.part(&apart),
             Order::Admit { key, worker } => self.admit(key, worker),
             Order::Move { key, shard, to } => self.order_move(key, shard, to),
             Order::Drain { key, worker } => {

@@ -98,6 +98,11 @@ pub enum WorkerEnd {
         /// For how long.
         after: Duration,
     },
+    /// The controller has given it up: its jobs go on without it.
+    Fenced {
+        /// Why.
+        why: String,
+    },
     /// It cannot take part any more.
     Failed(ClusterError),
 }
@@ -436,6 +441,11 @@ impl WorkerShared {
             Message::Refused { why } => {
                 let why = why.to_owned();
                 self.state().end = Some(WorkerEnd::Failed(ClusterError::Refused { why }));
+                self.news.notify_all();
+            }
+            Message::Fenced { why } => {
+                let why = why.to_owned();
+                self.state().end.get_or_insert(WorkerEnd::Fenced { why });
                 self.news.notify_all();
             }
             Message::Lasting => self.state().is_lasting = true,

@@ -21,7 +21,7 @@ pub struct Setting {
 }
 
 /// Every setting.
-pub const SETTINGS: [Setting; 12] = [
+pub const SETTINGS: [Setting; 13] = [
     Setting {
         key: "threads",
         variable: "BRAMBLING_THREADS",
@@ -129,6 +129,15 @@ pub const SETTINGS: [Setting; 12] = [
         example: "snapshot_every = \"10s\"",
         values: "a time (`10s`, `500ms`, `2min`), a number of turns (`20 turns`), or `off`",
         default: "`10s`",
+    },
+    Setting {
+        key: "silence",
+        variable: "BRAMBLING_SILENCE",
+        in_rust: "`Settings::silence`",
+        in_python: "none",
+        example: "silence = \"30s\"",
+        values: "a time of at least a second (`30s`, `2min`)",
+        default: "`30s`",
     },
 ];
 

@@ -21,6 +21,7 @@ pub fn options() -> ControllerOptions {
         jobs_at_once: JOBS_AT_ONCE,
         snapshots: None,
         state: None,
+        silence: brambling::cluster::SILENCE,
     }
 }
 

@@ -9,7 +9,8 @@
 //! * What is sent to a peer without a link is dropped: the session has it, and sends it when there is one.
 //! * A link that is lost is dialed again, after a while that grows from [`REDIAL_FIRST`] to [`REDIAL_MAX`], until its owner says
 //!   that the peer is no more, or that the job is over. Nothing here decides that a peer is dead: its owner hears once when its
-//!   machine has not answered for [`CUT_OFF_AFTER`](brambling_protocol::patience::CUT_OFF_AFTER) ([`Party::on_cut_off`]).
+//!   machine has not answered for [`CUT_OFF_AFTER`](brambling_protocol::patience::CUT_OFF_AFTER), between two workers
+//!   [`PEER_CUT_OFF_AFTER`](brambling_protocol::patience::PEER_CUT_OFF_AFTER) ([`Party::on_cut_off`]).
 //! * A peer whose process was started again is refused: its session is another.
 //! * A newer link between the same two takes the place of the older one: whoever dials again has lost it.
 //! * Who was forgotten is refused until this side dials it.

@@ -301,6 +301,14 @@ impl Net {
         self.shared.awake().ran()
     }
 
+    /// A link ends when the other machine has acknowledged nothing for so long, instead of
+    /// [`ACKNOWLEDGED_WITHIN`](brambling_protocol::patience::ACKNOWLEDGED_WITHIN).
+    pub fn acknowledges_within(&self, link: LinkId, within: Duration) {
+        if let Some(link) = self.shared.links.get(link) {
+            link.acknowledges_within(within);
+        }
+    }
+
     /// Ends a link. The owner hears of it as of any other end.
     pub fn close(&self, link: LinkId) {
         if let Some(link) = self.shared.links.get(link) {

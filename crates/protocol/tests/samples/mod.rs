@@ -8,10 +8,10 @@ use brambling_program::{
 use brambling_protocol::frame::*;
 use brambling_protocol::kept::StoredPart;
 use brambling_protocol::message::{
-    Accepted, Brings, Client, ClusterEvent, CutOff, EventKind, FailureKind, FailureOrigin, JobCuts,
-    JobDetails, JobState, JobStatus, KeptPlace, Load, Member, Message, Move, Part, Prepare,
-    PrintStream, PrintedLine, PrintedLines, Register, Registered, ShardTime, ShardTimes,
-    SnapshotEvery, SnapshotStatus, Status, StuckKernel, Submit, Survives, WorkerStatus,
+    Accepted, Brings, Client, ClusterEvent, CutOff, Death, DeathKind, EventKind, FailureKind,
+    FailureOrigin, JobCuts, JobDetails, JobState, JobStatus, KeptPlace, Load, Member, Message,
+    Move, Part, Prepare, PrintStream, PrintedLine, PrintedLines, Register, Registered, ShardTime,
+    ShardTimes, SnapshotEvery, SnapshotStatus, Status, StuckKernel, Submit, Survives, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, Priority, WorkerId};
 
@@ -533,6 +533,19 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             waits: None,
         }],
         term: 300,
+        deaths: Vec::new(),
+    };
+    let death = Death {
+        worker,
+        host: "node-7".into(),
+        pid: 4_711,
+        kind: DeathKind::Signal(9),
+        cause: "it was killed by signal 9".into(),
+        oom: Some(true),
+        memory_bytes: 1 << 33,
+        stage: Some("assign".into()),
+        silent_ms: 300,
+        ago_ms: 70_000,
     };
     let entry = Entry {
         owner: worker,
@@ -765,6 +778,8 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             }]),
         ),
         ("unrestored", Message::Unrestored { key, why }),
+        ("fenced", Message::Fenced { why }),
+        ("deaths", Message::Deaths(vec![death])),
         ("ledger", Message::Ledger(part)),
         ("packages", Message::Packages { key, packages }),
         ("cut-off", Message::CutOff(cut_off)),

@@ -134,6 +134,7 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
             plan: life.plan.cut_plan(),
             every,
             base: base.clone(),
+            after: 0,
         });
         let mut acts = Acts {
             plan: life.plan,

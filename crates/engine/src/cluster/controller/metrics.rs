@@ -72,6 +72,7 @@ impl Survey {
             workers,
             jobs: all,
             term,
+            ..
         } = registry.status(held);
         let member = |status: WorkerStatus| Member {
             memory_limit_bytes: registry.memory_limit_bytes(status.id),

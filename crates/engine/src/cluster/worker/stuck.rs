@@ -154,6 +154,10 @@ impl std::fmt::Display for WorkerEnd {
                 kernel(stage),
                 after.as_secs_f64()
             ),
+            WorkerEnd::Fenced { why } => write!(
+                f,
+                "the cluster goes on without it, because {why}; start it again"
+            ),
             WorkerEnd::Failed(error) => error.fmt(f),
         }
     }

@@ -2,6 +2,7 @@
 //! they are lost. The net calls it, on whichever thread reads a link. It never hands a frame to a
 //! job under the table's lock.
 
+use super::link_table::acknowledged_within;
 use super::link_table::{LinkState, LinkTable, key_of};
 use super::{Party, PartyRefusal, REDIAL_FIRST, SwitchboardShared};
 use crate::transports::tcp::{GREETING_TIME, LinkId, LinkOrigin, Lost, Owner, ReadTarget};
@@ -160,6 +161,8 @@ impl SwitchboardShared {
         (peer.again, peer.wait, peer.cut) = (None, REDIAL_FIRST, None);
         lines.links.insert(link, LinkState::Serves(line));
         drop(lines);
+        self.net()
+            .acknowledges_within(link, acknowledged_within(me, line.1));
         if let Some(older) = older.filter(|older| *older != link) {
             self.net().close(older);
         }
@@ -170,7 +173,11 @@ impl SwitchboardShared {
         let mut lines = self.lines();
         let (line, before) = match lines.links.remove(&link) {
             Some(LinkState::Dialing(line)) => (line, GREETING_TIME),
-            Some(LinkState::Serves(line)) => (line, ACKNOWLEDGED_WITHIN),
+            Some(LinkState::Serves(line)) => {
+                let job = lines.jobs.get(&line.0);
+                let before = job.map(|job| acknowledged_within(job.me, line.1));
+                (line, before.unwrap_or(ACKNOWLEDGED_WITHIN))
+            }
             Some(LinkState::Visits) => {
                 drop(lines);
                 if let Some(reception) = &self.reception {

@@ -5,7 +5,9 @@
 use super::{Party, PartyRefusal, REDIAL_MAX};
 use crate::transports::tcp::{GREETING_TIME, LinkId, Lost};
 use brambling_protocol::frame::Call;
-use brambling_protocol::patience::CUT_OFF_AFTER;
+use brambling_protocol::patience::{
+    ACKNOWLEDGED_WITHIN, CUT_OFF_AFTER, PEER_ACKNOWLEDGED_WITHIN, PEER_CUT_OFF_AFTER,
+};
 use brambling_protocol::{JobKey, WorkerId};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -149,13 +151,21 @@ impl LinkTable {
 
     /// A peer whose machine has not answered for too long, which is told once.
     pub(super) fn cut_off(&mut self, ran: Duration) -> Option<(LinkKey, Duration, String)> {
+        let jobs = &self.jobs;
         let mut peers = self.peers.iter_mut();
         peers.find_map(|(line, peer)| {
             let cut = peer.cut.as_mut().filter(|cut| !cut.is_told)?;
             let so_long = ran.saturating_sub(cut.since);
-            cut.is_told = so_long >= CUT_OFF_AFTER;
+            let me = jobs.get(&line.0)?.me;
+            cut.is_told = so_long >= cut_off_after(me, line.1);
             cut.is_told.then(|| (*line, so_long, cut.why.clone()))
         })
+    }
+
+    /// Whether a peer's machine does not answer, and that was not told yet.
+    pub(super) fn has_untold(&self) -> bool {
+        let mut peers = self.peers.values();
+        peers.any(|peer| peer.cut.as_ref().is_some_and(|cut| !cut.is_told))
     }
 
     /// The peer has no link: it is dialed again after a while, if this side dials.
@@ -190,6 +200,27 @@ impl LinkTable {
         };
         let links = self.links.iter().filter(|(_, state)| of_job(state));
         links.map(|(link, _)| *link).collect()
+    }
+}
+
+/// Whether a link is between two workers, of whom the controller can do without one.
+fn are_workers(me: WorkerId, peer: WorkerId) -> bool {
+    ![me, peer].contains(&WorkerId::CONTROLLER)
+}
+
+/// How long the other end of a link between these may acknowledge nothing.
+pub(super) fn acknowledged_within(me: WorkerId, peer: WorkerId) -> Duration {
+    match are_workers(me, peer) {
+        true => PEER_ACKNOWLEDGED_WITHIN,
+        false => ACKNOWLEDGED_WITHIN,
+    }
+}
+
+/// How long these may be cut off before it is told.
+fn cut_off_after(me: WorkerId, peer: WorkerId) -> Duration {
+    match are_workers(me, peer) {
+        true => PEER_CUT_OFF_AFTER,
+        false => CUT_OFF_AFTER,
     }
 }
 

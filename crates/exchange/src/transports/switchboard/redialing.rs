@@ -4,6 +4,7 @@
 use super::link_table::{LinkKey, LinkState, LinkTable};
 use super::{REDIAL_MAX, SwitchboardShared};
 use crate::transports::tcp::Lost;
+use brambling_protocol::patience::LOOKED_EACH;
 use std::net::SocketAddr;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,7 +37,12 @@ impl SwitchboardShared {
                 continue;
             }
             let next = lines.peers.values().filter_map(|peer| peer.again).min();
-            let patience = next.map_or(REDIAL_MAX, |at| at.saturating_duration_since(now));
+            let longest = match lines.has_untold() {
+                true => LOOKED_EACH,
+                false => REDIAL_MAX,
+            };
+            let patience = next.map_or(longest, |at| at.saturating_duration_since(now));
+            let patience = patience.min(longest);
             let waited = self.sooner.wait_timeout(lines, patience);
             lines = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -1,7 +1,7 @@
 //! What the other machine has acknowledged, as the system knows it.
 //!
 //! A connection on which something is under way says by itself, after a quarter of an hour, that nobody answers any more: that is when the
-//! system gives up. A link ends earlier, when nothing was acknowledged for [`ACKNOWLEDGED_WITHIN`]. What a full window keeps back is not under
+//! system gives up. A link ends earlier, when nothing was acknowledged for [`ACKNOWLEDGED_WITHIN`], or for as long as its owner says. What a full window keeps back is not under
 //! way: a process that is stopped, and reads nothing, has a machine that answers all the same, however long it takes.
 #![allow(unsafe_code)]
 
@@ -38,8 +38,21 @@ impl Acknowledged {
 }
 
 /// How long the other machine owes an acknowledgement.
-#[derive(Debug, Default)]
-pub(super) struct Owed(Option<Since>);
+#[derive(Debug)]
+pub(super) struct Owed {
+    since: Option<Since>,
+    /// How long it may.
+    pub(super) within: Duration,
+}
+
+impl Default for Owed {
+    fn default() -> Owed {
+        Owed {
+            since: None,
+            within: ACKNOWLEDGED_WITHIN,
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Since {
@@ -62,11 +75,11 @@ impl Owed {
             // Something was acknowledged since then: what is under way now was sent later.
             awaited.is_none_or(|it| it.ago < meanwhile)
         };
-        if self.0.as_ref().is_none_or(is_new) {
-            self.0 = awaited.map(|_| Since { ran, at });
+        if self.since.as_ref().is_none_or(is_new) {
+            self.since = awaited.map(|_| Since { ran, at });
         }
-        let since = self.0.as_ref();
-        since.is_some_and(|since| ran.saturating_sub(since.ran) >= ACKNOWLEDGED_WITHIN)
+        let since = self.since.as_ref();
+        since.is_some_and(|since| ran.saturating_sub(since.ran) >= self.within)
     }
 }
 
@@ -77,7 +90,11 @@ mod tests {
     /// Seconds by the clock, seconds in which the process ran, how long ago something was acknowledged if something is under way, and
     /// whether that is too long.
     fn check(looks: &[(u64, u64, Option<u64>, bool)]) {
-        let (begun, mut owed) = (Instant::now(), Owed::default());
+        check_of(Owed::default(), looks);
+    }
+
+    fn check_of(mut owed: Owed, looks: &[(u64, u64, Option<u64>, bool)]) {
+        let begun = Instant::now();
         for (at, ran, ago, expected) in looks {
             let found = Acknowledged {
                 is_awaited: ago.is_some(),
@@ -102,6 +119,22 @@ mod tests {
             (11, 11, Some(10), true),
         ];
         check(&looks);
+    }
+
+    #[test]
+    fn an_owner_may_have_less_patience() {
+        let owed = Owed {
+            within: Duration::from_secs(3),
+            ..Owed::default()
+        };
+        check_of(
+            owed,
+            &[
+                (1, 1, Some(1), false),
+                (3, 3, Some(3), false),
+                (4, 4, Some(4), true),
+            ],
+        );
     }
 
     #[test]

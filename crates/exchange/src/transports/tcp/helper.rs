@@ -173,8 +173,8 @@ impl NetShared {
         for link in self.links.all().iter() {
             if link.greets_longer_than(GREETING_TIME, now) {
                 self.lose(link, link.unanswered());
-            } else if link.is_cut_off(ran, now) {
-                self.lose(link, Lost::Unacknowledged);
+            } else if let Some(so_long) = link.cut_off(ran, now) {
+                self.lose(link, Lost::Unacknowledged(so_long));
             }
         }
     }

@@ -45,7 +45,7 @@ pub(super) struct Link {
     writer: Mutex<Writer>,
     received: Arc<DirectionCount>,
     sent: Arc<DirectionCount>,
-    /// Looked at by the helper alone.
+    /// The helper looks at it.
     owed: Mutex<Owed>,
 }
 
@@ -149,11 +149,21 @@ impl Link {
         }
     }
 
-    /// Whether the other machine has acknowledged nothing for too long, as of now, when this process has run for `ran`.
-    pub(super) fn is_cut_off(&self, ran: Duration, now: Instant) -> bool {
+    /// How long the other machine has acknowledged nothing, if that is too long, as of now, when this process has run for `ran`.
+    pub(super) fn cut_off(&self, ran: Duration, now: Instant) -> Option<Duration> {
         let found = Acknowledged::of(self.wire.socket().as_fd());
-        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
-        owed.is_overdue(found, ran, now)
+        let mut owed = self.owed();
+        let is_overdue = owed.is_overdue(found, ran, now);
+        is_overdue.then_some(owed.within)
+    }
+
+    /// How long the other machine may acknowledge nothing.
+    pub(super) fn acknowledges_within(&self, within: Duration) {
+        self.owed().within = within;
+    }
+
+    fn owed(&self) -> MutexGuard<'_, Owed> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has it watched, for all that may happen.

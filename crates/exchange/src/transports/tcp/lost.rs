@@ -3,9 +3,9 @@
 use crate::transports::tls::TlsError;
 use brambling_protocol::frame::FrameError;
 use brambling_protocol::greeting::GreetingError;
-use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
 use std::error::Error;
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 /// Why a link ended, or never opened.
 #[derive(Debug, thiserror::Error)]
@@ -27,8 +27,8 @@ pub enum Lost {
     #[error("nothing answers there")]
     Unreached,
     /// What was sent is not acknowledged by the other machine: it is cut off, or has no power.
-    #[error("its machine has acknowledged nothing for {} s", ACKNOWLEDGED_WITHIN.as_secs())]
-    Unacknowledged,
+    #[error("its machine has acknowledged nothing for {} s", .0.as_secs_f64())]
+    Unacknowledged(Duration),
     /// It said what is no frame.
     #[error("it sent what cannot be read: {0}")]
     Frame(#[from] FrameError),
@@ -66,7 +66,7 @@ impl Lost {
     /// Whether the other machine does not answer: that says nothing of the process there.
     pub fn is_cut(&self) -> bool {
         match self {
-            Lost::Unreached | Lost::Unacknowledged => true,
+            Lost::Unreached | Lost::Unacknowledged(_) => true,
             Lost::Io(error) => Lost::is_no_way(error),
             _ => false,
         }
