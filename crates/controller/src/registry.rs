@@ -46,8 +46,8 @@ pub use terms::CLIENT_TIME;
 use crate::WorkerLoss;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
-    Brings, Client, ClusterEvent, EventKind, JobState, JobStatus, Load, Message, Prepare, Status,
-    StuckKernel, Survives, WorkerStatus,
+    Brings, Client, ClusterEvent, DeathKind, EventKind, JobState, JobStatus, Load, Message,
+    Prepare, Status, StuckKernel, Survives, WorkerStatus,
 };
 use brambling_protocol::patience::SILENCE;
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
@@ -417,9 +417,13 @@ impl Registry {
         self.count_gone(id, &worker, now);
         // One that was drained was to end.
         if worker.drain != Drain::Done {
+            let kind = match cause.kind {
+                DeathKind::FencedSilent | DeathKind::FencedCutOff => EventKind::WorkerFenced,
+                _ => EventKind::WorkerLost,
+            };
+            let how = format!("{} is gone: {}", worker.process(), cause.in_words);
+            self.note_worker(kind, id, Some(how));
             self.record(id, &worker, now, cause);
-            let how = format!("{} is gone", worker.process());
-            self.note_worker(EventKind::WorkerLost, id, Some(how));
         }
         self.forget_drain(id);
         self.lose(id, &worker);
