@@ -238,11 +238,11 @@ impl Saved {
 
 #[test]
 fn a_job_goes_on_from_its_snapshot_when_a_worker_is_gone() {
-    for text in ["counted 9 400 slow", "signalled 9 400 slow"] {
+    for text in ["counted 9 1500 slow", "signalled 9 1500 slow"] {
         let saved = Saved::each(20);
         let (_first, _second, third) = (saved.worker(), saved.worker(), saved.worker());
         let (found, told) = saved.run(text, || {
-            saved.await_snapshot(1);
+            saved.await_snapshot(0);
             drop(third);
         });
         assert_eq!(
@@ -297,11 +297,11 @@ fn newest(saved: &Saved) -> u64 {
 
 #[test]
 fn a_damaged_snapshot_is_named_and_not_used() {
-    let text = "counted 9 400 slow";
+    let text = "counted 9 1500 slow";
     let saved = Saved::each(20);
     let (_first, second) = (saved.worker(), saved.worker());
     let (found, told) = saved.run(text, || {
-        saved.await_snapshot(1);
+        saved.await_snapshot(0);
         let mut parts = saved.files("parts");
         parts.sort();
         for part in parts {
@@ -366,7 +366,7 @@ fn a_job_outlives_its_controller_and_a_worker_at_once() {
     let saved = Saved::lasting(15);
     let mut workers = vec![saved.worker(), saved.worker()];
     let (found, told) = saved.run(text, || {
-        saved.await_snapshot(1);
+        saved.await_snapshot(0);
         saved.depose();
         workers.remove(0);
         saved.succeed(15);
