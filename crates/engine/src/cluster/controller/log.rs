@@ -133,28 +133,36 @@ impl ClusterLog {
     /// Creates the next record.
     pub(super) fn append(&self, entry: LogEntry) -> Result<(), LogEnd> {
         let mut next = held::lock(&self.next);
-        let record = LogRecord {
+        let mut record = LogRecord {
             nonce: (self.nonce, next.count),
             entry,
         };
-        let (at, bytes) = (place(next.number), record.encode());
-        match self.store.create(&at, &bytes) {
-            Ok(()) => {}
-            Err(error) if error.trouble == StoreTrouble::Exists => {
-                // Perhaps it is ours, and the answer was lost.
-                match self.store.read(&at, None) {
-                    Ok(found) if found == bytes => {}
-                    Ok(_) => return Err(LogEnd::Deposed),
-                    Err(error) => return Err(LogEnd::Store(error)),
-                }
+        loop {
+            let (at, bytes) = (place(next.number), record.encode());
+            match self.store.create(&at, &bytes) {
+                Ok(()) => break,
+                Err(error) if error.trouble == StoreTrouble::Exists => {}
+                Err(error) => return Err(LogEnd::Store(error)),
             }
-            Err(error) => return Err(LogEnd::Store(error)),
+            let found = self.store.read(&at, None).map_err(LogEnd::Store)?;
+            if found == bytes {
+                // It is this one, and the answer was lost.
+                break;
+            }
+            match LogRecord::decode(&found) {
+                // An earlier one, that was given up when its answer was lost: it counts.
+                Ok(found) if found.nonce.0 == self.nonce => {
+                    (next.number, next.count) = (next.number + 1, next.count + 1);
+                    record.nonce.1 = next.count;
+                }
+                _ => return Err(LogEnd::Deposed),
+            }
         }
         (next.number, next.count) = (next.number + 1, next.count + 1);
         Ok(())
     }
 
-    /// The same, again and again until it is created or somebody says that it is not worth it. False: it was not.
+    /// The same, again and again until it is created, or `failed` says that it is not to be tried again.
     pub(super) fn append_surely(
         &self,
         entry: &LogEntry,
