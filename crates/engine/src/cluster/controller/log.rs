@@ -271,3 +271,32 @@ impl ControllerShared {
         self.ends.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling_protocol::JobId;
+
+    /// A record of this number, by a controller of this nonce, of which the log does not know.
+    fn unheard(log: &ClusterLog, number: u64, nonce: u64) {
+        let record = LogRecord {
+            nonce: (nonce, 1),
+            entry: LogEntry::Released(JobId(7)),
+        };
+        log.store.create(&place(number), &record.encode()).unwrap();
+    }
+
+    #[test]
+    fn only_the_record_of_another_controller_deposes() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().display().to_string();
+        let at = "127.0.0.1:7077".parse().unwrap();
+        let (log, _) = ClusterLog::take_over(&state, 5, at).unwrap();
+        unheard(&log, 1, 5);
+        let entry = || LogEntry::Released(JobId(8));
+        log.append(entry()).unwrap();
+        assert_eq!(ClusterLog::read(&state).unwrap().number, 3);
+        unheard(&log, 3, 6);
+        assert!(matches!(log.append(entry()), Err(LogEnd::Deposed)));
+    }
+}
