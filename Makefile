@@ -138,7 +138,7 @@ test-mutants: $(S3_SERVER)
 test-loom:
 ifneq ($(WITH_LOOM),)
 	$(call say,loom: the races of queues and slots and wake-up)
-	RUSTFLAGS="--cfg loom" cargo test --release $(addprefix --package ,$(WITH_LOOM)) --test loom --target-dir target/loom
+	RUSTFLAGS="--cfg brambling_loom" cargo test --release $(addprefix --package ,$(WITH_LOOM)) --test loom --target-dir target/loom
 else
 	$(call skip,loom tests)
 endif

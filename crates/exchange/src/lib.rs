@@ -15,7 +15,7 @@
 //! session or by a recovered map, ends at the one inbox of its destination, which knows (exchange,
 //! turn, source node, chunk) and what it has retired.
 
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 pub mod coflow;
 pub mod combining;
 pub mod credits;
@@ -26,7 +26,7 @@ pub mod read_target;
 pub mod room;
 pub mod router;
 pub mod sources;
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 pub mod transports;
 
 pub use combining::{CombiningOptions, CombiningTree, GroupMerge};

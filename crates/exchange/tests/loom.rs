@@ -1,7 +1,7 @@
 //! The races of an exchange within a process, enumerated by loom: stamps, room, and what is sent to one who leaves.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p brambling-exchange --test loom`.
-#![cfg(loom)]
+//! Run with `RUSTFLAGS="--cfg brambling_loom" cargo test --release -p brambling-exchange --test loom`.
+#![cfg(brambling_loom)]
 #![allow(unsafe_code)] // A cell stands for the place of a piece.
 
 use brambling_exchange::in_process::{Mailbox, RetiredTurns, Stamp, fences};

@@ -6,14 +6,14 @@
 
 pub mod arrivals;
 // Only the executor begins assemblies, and under loom its models have none.
-#[cfg_attr(loom, allow(dead_code))]
+#[cfg_attr(brambling_loom, allow(dead_code))]
 mod assembly;
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 pub mod executor;
-#[cfg(loom)]
+#[cfg(brambling_loom)]
 #[path = "executor/loom_only.rs"]
 pub mod executor;
-#[cfg_attr(loom, allow(dead_code))]
+#[cfg_attr(brambling_loom, allow(dead_code))]
 mod flow;
 pub mod node;
 pub mod parts;

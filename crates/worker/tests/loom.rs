@@ -1,7 +1,7 @@
 //! The executor's races, enumerated by loom: mail, stamps, queue lock and parker.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p brambling-worker --test loom`.
-#![cfg(loom)]
+//! Run with `RUSTFLAGS="--cfg brambling_loom" cargo test --release -p brambling-worker --test loom`.
+#![cfg(brambling_loom)]
 #![allow(unsafe_code)] // The queue lock guards a cell, as it does in the executor.
 
 use brambling_exchange::in_process::{Stamp, fences};

@@ -4,22 +4,22 @@
 //! [`heavy`] in between, at least one sees the other's write. `heavy` asks the kernel to make every running
 //! thread of the process pass a full barrier (membarrier(2)); without that system call both are full fences.
 
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 pub use real::{heavy, light, prepare};
 
 /// Under loom both are full fences: what it enumerates is the protocol above them.
-#[cfg(loom)]
+#[cfg(brambling_loom)]
 pub fn light() {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
 
 /// As [`light`].
-#[cfg(loom)]
+#[cfg(brambling_loom)]
 pub fn heavy() {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
 
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 mod real {
     #![allow(unsafe_code)] // One system call without pointers.
 

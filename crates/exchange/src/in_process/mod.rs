@@ -14,26 +14,26 @@
 //! count that it saw, and fetches it again only when that no longer suffices.
 
 pub mod fences;
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 mod local;
 mod mailbox;
 mod retired_turns;
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 mod slots;
 mod stamp;
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 mod stamped;
 mod sync;
 mod waiters;
 
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 pub use local::{InProcess, Keeper};
 pub use mailbox::{Drained, Mailbox};
 pub use retired_turns::RetiredTurns;
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 pub use slots::{DestinationEnd, Destinations, Slots, SourceEnd, StampRef, TurnStatus};
 pub use stamp::Stamp;
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 pub use stamped::Stamped;
 pub use waiters::Waiters;
 
@@ -46,5 +46,5 @@ pub struct ShardSide {
     pub starts_here: bool,
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(brambling_loom)))]
 mod tests;

@@ -9,11 +9,11 @@
 use super::fences;
 use super::sync::{AtomicBool, AtomicU64, Ordering};
 use super::waiters::Waiters;
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 use brambling_program::Links;
 
 /// Nothing retired, by destination of an exchange.
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 pub(super) fn rooms(links: &Links) -> Box<[RetiredTurns]> {
     let room = |_| RetiredTurns::new(links.source_count() as usize);
     (0..links.destination_count()).map(room).collect()

@@ -64,9 +64,9 @@ impl BiasedLock {
         // Acquire: pairs with the Release in `Locked::drop`; what the thief took is gone from the
         // queue.
         while self.thieves.locked.load(Ordering::Acquire) {
-            #[cfg(loom)]
+            #[cfg(brambling_loom)]
             loom::thread::yield_now();
-            #[cfg(not(loom))]
+            #[cfg(not(brambling_loom))]
             std::thread::yield_now();
         }
     }

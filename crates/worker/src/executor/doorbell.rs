@@ -23,7 +23,7 @@ struct DoorbellLine([AtomicU64; 16]);
 
 const FIRST_WORDS: usize = 15;
 
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 const _: () = assert!(align_of::<DoorbellLine>() == 128 && size_of::<First>() == 128);
 
 /// Which shards have been woken by others.

@@ -7,9 +7,9 @@
 
 use crate::executor::sync::{AtomicBool, Ordering, fence};
 use brambling_exchange::in_process::fences;
-#[cfg(loom)]
+#[cfg(brambling_loom)]
 use loom::sync::{Condvar, Mutex};
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ pub struct Parker {
 
 /// The parkers of a pool's threads. A job is made for one pool: whoever has something for a shard looks whether its thread sleeps, whatever
 /// other jobs that thread works for.
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 #[derive(Clone)]
 pub struct Parkers(std::sync::Arc<[Parker]>);
 
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 impl Parkers {
     /// For so many threads.
     pub(super) fn new(threads: u32) -> Parkers {
@@ -93,7 +93,7 @@ impl Parker {
         self.parked.store(false, Ordering::Relaxed);
     }
 
-    #[cfg(not(loom))]
+    #[cfg(not(brambling_loom))]
     fn wait<'a>(
         &self,
         woken: std::sync::MutexGuard<'a, bool>,
@@ -106,7 +106,7 @@ impl Parker {
     }
 
     /// Loom has no time: a sleeper that nobody wakes is a deadlock, which it reports.
-    #[cfg(loom)]
+    #[cfg(brambling_loom)]
     fn wait<'a>(
         &self,
         mut woken: loom::sync::MutexGuard<'a, bool>,

@@ -1,6 +1,6 @@
 //! Atomics: the standard library's, or loom's when the races are being enumerated.
 
-#[cfg(loom)]
+#[cfg(brambling_loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(not(loom))]
+#[cfg(not(brambling_loom))]
 pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};

@@ -41,7 +41,7 @@ impl Taken {
     }
 
     /// Its chunks may lie where they will.
-    #[cfg(not(loom))]
+    #[cfg(not(brambling_loom))]
     pub(crate) fn lies_in(&mut self, find: impl FnOnce() -> Option<Arc<Assembly>>) {
         if let Taken::Parts(parts) = self
             && parts.bytes.len() > 1
@@ -54,7 +54,7 @@ impl Taken {
     ///
     /// # Errors
     /// When what was spilled is no value of this type.
-    #[cfg(not(loom))]
+    #[cfg(not(brambling_loom))]
     pub(crate) fn into_own(self, piece: &'static PayloadType) -> Result<Value, DecodeError> {
         match self {
             Taken::Value(value) => Ok(value),
