@@ -68,6 +68,11 @@ impl Ends {
         self.over.is_some()
     }
 
+    /// Another controller has told that the job has ended well.
+    pub(crate) fn have_been_told(&mut self) {
+        self.over = Some(Ok(()));
+    }
+
     /// Whether no move may begin any more: the job is over, or waits only for shards that are on their way.
     pub(crate) fn are_near(&self) -> bool {
         self.are_told() || self.are_complete

@@ -4,6 +4,7 @@
 //! cluster at all, and which job has it, is the [registry](registry::Registry)'s. How a shard moves, and why it has one owner per
 //! version, is told in [`Controller::order`].
 
+mod adoption;
 pub mod balance;
 mod balancing;
 mod cuts;
@@ -16,6 +17,7 @@ mod placement;
 pub mod registry;
 pub mod snapshots;
 
+pub use adoption::Adoption;
 pub use cuts::{MOVES_WAIT, SnapshotSetup};
 pub use ends::{ShardLoss, WorkerLoss};
 pub use moves::MoveRefusal;

@@ -20,6 +20,7 @@
 //! * A worker on which a kernel still runs though its job is over gets no shards of new jobs, and none that are levelled, until it has ended.
 //! * A worker that is drained gets no shards of new jobs. It ends when it has left the job that runs, or when that is over.
 
+mod adoption;
 mod clients;
 mod counts;
 mod deaths;
@@ -36,6 +37,7 @@ mod terms;
 mod wishes;
 mod workers;
 
+pub use adoption::ADOPTION_TIME;
 pub use brambling_protocol::patience::HEARTBEAT;
 pub use counts::ClusterCounts;
 pub use deaths::{DEATHS, ProcessEnd};
@@ -44,6 +46,7 @@ pub use recovery::{ClusterStore, NEWCOMER_TIME, POISON_TIME};
 pub use terms::CLIENT_TIME;
 
 use crate::WorkerLoss;
+use adoption::Adoptions;
 use brambling_program::ShardId;
 use brambling_protocol::message::{
     Brings, Client, ClusterEvent, DeathKind, EventKind, JobState, JobStatus, Load, Message,
@@ -207,6 +210,7 @@ pub struct Registry {
     /// Where jobs are saved, if they are.
     store: Option<ClusterStore>,
     lasting: Lasting,
+    adoptions: Adoptions,
     events: Vec<ClusterEvent>,
     deaths: Deaths,
     fences: Fences,
@@ -239,6 +243,7 @@ impl Registry {
             counts: ClusterCounts::default(),
             store: None,
             lasting: Lasting::default(),
+            adoptions: Adoptions::default(),
             events: Vec::new(),
             deaths: Deaths::default(),
             fences: Fences::default(),
@@ -328,6 +333,10 @@ impl Registry {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
                 self.on_cut_off(worker, &cut);
             }
+            Message::Holding(holding) => {
+                let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
+                self.on_holding(from, worker, holding);
+            }
             Message::Uses(uses) => {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
                 self.on_uses(worker, uses);
@@ -409,6 +418,7 @@ impl Registry {
         }
         self.fence_silent();
         self.give_up_waiting();
+        self.give_up_adoptions();
         self.give_up_clients();
     }
 

@@ -6,8 +6,8 @@
 mod support;
 
 use brambling::cluster::{
-    Cluster, ControllerOptions, ControllerProcess, Rendezvous, SnapshotEvery, SnapshotOptions,
-    WorkerProcess,
+    Cluster, ControllerOptions, ControllerProcess, EventKind, Rendezvous, SnapshotEvery,
+    SnapshotOptions, WorkerProcess,
 };
 use brambling::prelude::*;
 use brambling::program::{Bindings, Plan};
@@ -349,6 +349,13 @@ fn a_job_outlives_its_controller() {
         let said = |what: &str| told.iter().filter(|it| it.contains(what)).count();
         assert_eq!(said("is gone"), 3, "{told:?}");
         assert_eq!(said("the controller is back"), 3, "{told:?}");
+        // Nothing began again: each time it was taken over as it was.
+        let cluster = Cluster::connect(&saved.at).unwrap();
+        let events = cluster.events(0).unwrap();
+        let count = |kind| events.iter().filter(|it| it.kind == kind).count();
+        assert_eq!(count(EventKind::JobAdopted), 1, "{events:?}");
+        assert_eq!(count(EventKind::JobBegun), 0, "{events:?}");
+        drop(cluster);
         // The workers are the same, under their names.
         let cluster = Cluster::connect(&saved.at).unwrap();
         let workers = cluster.status().unwrap().workers;

@@ -13,5 +13,5 @@ pub mod patience;
 pub mod session;
 
 pub use ids::{Generation, JobId, JobKey, Priority, Sequence, Version, WorkerId};
-pub use map::{Applied, Entry, EntryRange, MapError, PartitionMap};
+pub use map::{Applied, Entry, EntryRange, MapError, PartitionMap, first_version};
 pub use session::{FrameSession, Received, Session, SessionError};

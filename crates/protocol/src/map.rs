@@ -11,6 +11,11 @@ use brambling_program::{GroupId, ShardId};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
+/// The first version that a controller of this term gives. All of earlier terms are smaller, and there are fewer moves in a term than it leaves room for.
+pub fn first_version(term: u32) -> Version {
+    u64::from(term) << 32
+}
+
 /// Who holds a shard, as of a version.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Entry {

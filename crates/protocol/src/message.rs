@@ -6,6 +6,10 @@
 //!
 //! Between a client and the controller a job is a number. Whoever has something of it knows it by its [key](JobKey), and is spoken to of that.
 
+mod holding;
+
+pub use holding::Holding;
+
 use crate::ids::{Generation, JobId, JobKey, WorkerId};
 use crate::map::EntryRange;
 use brambling_program::{CutPlan, DatasetId, ShardId};
@@ -265,6 +269,18 @@ pub enum Message<'a> {
     },
     /// The controller to a client, before [`Status`](Message::Status) where there are any: the workers that were lost last, the newest last.
     Deaths(Vec<Death>),
+    /// The controller, which has taken over in this term, to a worker: what is there of a job? From now on what controllers before it said of the job
+    /// counts no more.
+    AskHolding {
+        /// The job, and the generation that the worker has.
+        key: JobKey,
+        /// The term.
+        term: u32,
+    },
+    /// The answer, with each [`Load`](Message::Load), until the worker hears what becomes of the job.
+    Holding(Holding),
+    /// The controller to a worker: it has taken the job over as it is.
+    Adopted(JobKey),
 }
 
 /// The most events that one message tells.
@@ -318,6 +334,8 @@ pub enum EventKind {
     SnapshotFailed,
     /// A worker was told to go, and nothing that it says counts any more.
     WorkerFenced,
+    /// A controller that took office has taken a job over that ran on meanwhile.
+    JobAdopted,
 }
 
 impl EventKind {
@@ -335,6 +353,7 @@ impl EventKind {
             EventKind::SnapshotTaken => "snapshot-taken",
             EventKind::SnapshotFailed => "snapshot-failed",
             EventKind::WorkerFenced => "worker-fenced",
+            EventKind::JobAdopted => "job-adopted",
         }
     }
 }

@@ -27,19 +27,21 @@ mod post;
 mod relations;
 mod signals;
 mod tasks;
+mod terms;
 
 pub use effect::{NodeEffect, Outside};
 pub use error::NodeError;
 pub use pieces::{Errand, merged_at};
 pub use relations::Relations;
 pub(crate) use relations::sources;
+pub use terms::NodeHolding;
 
 use crate::piece_data::PieceBytes;
 use brambling_exchange::{CombiningOptions, CombiningTree};
 use brambling_memory::{Budget, Spill, mutants};
 use brambling_program::{ExchangeId, GroupId, Plan, ShardId};
 use brambling_protocol::frame::{Body, Credit, Joined, Relay, SourceCredit};
-use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, WorkerId};
+use brambling_protocol::{Entry, EntryRange, Generation, JobId, PartitionMap, Version, WorkerId};
 use members::Members;
 use moves::Moves;
 use pieces::PieceRouting;
@@ -88,6 +90,10 @@ pub struct Node {
     pieces: PieceRouting,
     signals: Signals,
     moves: Moves,
+    /// News of the map by smaller versions are those of controllers that others have taken over from.
+    floor: Version,
+    /// The job has ended well.
+    has_ended: bool,
 }
 
 impl Node {
@@ -98,12 +104,15 @@ impl Node {
             relations: Arc::new(Relations::new(plan, options.combining)),
             members: Members::new(options.me, others, options.fan_out),
             effects: Vec::new(),
+            failure: None,
             options,
         };
         Node {
             pieces: PieceRouting::new(&post, plan, map),
             signals: Signals::new(plan),
             moves: Moves::default(),
+            floor: 0,
+            has_ended: false,
             post,
         }
     }

@@ -93,7 +93,12 @@ impl Registry {
                 .map(|(id, worker)| (id, worker.threads))
                 .collect();
             // Only the first job is looked at: small jobs would else overtake a large one for ever.
-            if members.is_empty() || self.lacks_room(self.queued[0]).is_some() {
+            let first = self.queued[0];
+            if members.is_empty() || self.lacks_room(first).is_some() {
+                return;
+            }
+            // It may run, and go on as it is.
+            if self.adoptions.are_open_for(first) {
                 return;
             }
             if let Some(id) = self.queued.pop_front() {
@@ -229,6 +234,7 @@ impl Registry {
             }
         }
         self.tell_enders(id);
+        self.close_adoption(id);
         self.queued.retain(|queued| *queued != id);
         self.log(LogEntry::Released(id));
         self.release_members(id);

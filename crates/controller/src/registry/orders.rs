@@ -1,7 +1,7 @@
 //! What a registry has done by others: what it orders, and what it has said to whom.
 
 use super::PeerLink;
-use crate::WorkerLoss;
+use crate::{Adoption, WorkerLoss};
 use brambling_program::ShardId;
 use brambling_protocol::kept::LogEntry;
 use brambling_protocol::message::{
@@ -28,6 +28,13 @@ pub enum Order {
         members: Vec<WorkerId>,
         /// Where its shards are.
         map: PartitionMap,
+        /// Where and how it is saved, if it is.
+        kept: Option<(KeptPlace, JobCuts)>,
+    },
+    /// A job goes on that runs already: a controller for it is needed ([`Controller::adopting`](crate::Controller::adopting)).
+    Adopt {
+        /// What its members hold.
+        adoption: Adoption,
         /// Where and how it is saved, if it is.
         kept: Option<(KeptPlace, JobCuts)>,
     },
@@ -131,6 +138,8 @@ pub enum OwnedMessage {
     Registered(Registered),
     Prepare(Prepare),
     Release(JobKey),
+    AskHolding { key: JobKey, term: u32 },
+    Adopted(JobKey),
     Queued(JobId),
     Accepted(Accepted),
     Over { job: JobId, failure: Option<String> },
@@ -155,6 +164,11 @@ impl OwnedMessage {
             OwnedMessage::Registered(it) => Message::Registered(*it),
             OwnedMessage::Prepare(it) => Message::Prepare(it.clone()),
             OwnedMessage::Release(key) => Message::Release(*key),
+            OwnedMessage::AskHolding { key, term } => Message::AskHolding {
+                key: *key,
+                term: *term,
+            },
+            OwnedMessage::Adopted(key) => Message::Adopted(*key),
             OwnedMessage::Queued(job) => Message::Queued(*job),
             OwnedMessage::Accepted(it) => Message::Accepted(it.clone()),
             OwnedMessage::Over { job, failure } => Message::Over {

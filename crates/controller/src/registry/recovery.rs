@@ -208,7 +208,9 @@ impl Registry {
             self.counts.succeeded -= 1;
         }
         self.counts.recoveries += 1;
-        job.generation = Generation(job.generation.0 + 1);
+        let next = Generation(job.generation.0 + 1);
+        // An adopted one may be of an earlier term, whose controller has perhaps begun the next.
+        job.generation = next.max(self.lasting.first_generation());
         job.state = JobState::Queued;
         job.members.clear();
         job.losses.waits = Some((until, loss.error()));

@@ -4,21 +4,24 @@
 //! # Rules
 //! * What a controller has promised is in its log before anybody hears of it ([`Order::Log`]).
 //! * A client names its job. Whoever submits a name that is known gets that job, and nothing begins twice.
-//! * A controller that takes over waits [`CLIENT_TIME`] for each job's client, and then lets the job go. A job whose client has come begins again at its newest
-//!   snapshot, as a generation of the new term.
+//! * A controller that takes over waits [`CLIENT_TIME`] for each job's client, and then lets the job go. A job that runs goes on as it is
+//!   ([adoption](super::adoption)); else it begins again at its newest snapshot, as a generation of the new term, once its client has come.
 
 use super::recovery::Losses;
 use super::{JobState, Order, OwnedMessage, PeerLink, RegisteredJob, Registry};
 use crate::log::LoggedCluster;
 use brambling_protocol::kept::{LogEntry, LoggedJob};
 use brambling_protocol::message::{ClusterEvent, EventKind};
-use brambling_protocol::{Generation, JobId};
+use brambling_protocol::{Generation, JobId, JobKey};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A controller that has taken over waits so long for clients. Shorter: one whose machine was busy loses its job. Longer: what nobody asks for lies
 /// around.
 pub const CLIENT_TIME: Duration = Duration::from_secs(60);
+
+/// The workers of a term have other names than those of the term before, if there were no more than so many.
+const WORKERS_EACH: u32 = 1_000;
 
 /// What a registry has that outlives it.
 #[derive(Default)]
@@ -57,10 +60,13 @@ impl Registry {
             ..event
         });
         self.next_job = cluster.last_job + 1;
+        // Whoever comes back has the name that it had, and newcomers get none of those.
+        self.next_worker = term.saturating_sub(1).saturating_mul(WORKERS_EACH);
         for (id, (job, cuts)) in &cluster.jobs {
             let job = self.logged(job, cuts.clone());
             self.jobs.insert(*id, job);
             self.lasting.awaited.push(*id);
+            self.adoptions.await_members(*id);
         }
         self
     }
@@ -86,6 +92,11 @@ impl Registry {
             snapshots,
             saved_at: None,
         }
+    }
+
+    /// The first generation of a job in this controller's term.
+    pub fn first_generation(&self) -> Generation {
+        self.lasting.first_generation()
     }
 
     /// Whether what is said to it outlives this controller.
@@ -137,14 +148,16 @@ impl Registry {
         let job = self.jobs.get_mut(&id).expect("just found");
         (job.client, job.by) = (Some(from), by);
         let (state, failure) = (job.state, job.failure.clone());
+        let key = JobKey::new(id, job.generation);
+        self.lasting.awaited.retain(|it| *it != id);
         self.tell(from, OwnedMessage::Queued(id));
         match state {
             JobState::Succeeded | JobState::Failed => {
+                self.tell_accepted(from, key);
                 self.tell(from, OwnedMessage::Over { job: id, failure });
             }
-            JobState::Running => {}
+            JobState::Running => self.tell_accepted(from, key),
             JobState::Queued => {
-                self.lasting.awaited.retain(|it| *it != id);
                 if !self.queued.contains(&id) {
                     // Older jobs came first, whoever's client is quicker.
                     let place = self.queued.partition_point(|it| *it < id);

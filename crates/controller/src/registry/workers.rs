@@ -129,11 +129,10 @@ impl Registry {
 
     /// What a worker may have missed while it had no link: jobs that began, and jobs that nobody asks for any more.
     fn catch_up(&mut self, to: PeerLink, worker: WorkerId, has: &[JobKey]) {
-        for &key in has.iter().filter(|key| !self.running.contains_key(key)) {
-            self.orders.push(Order::Tell {
-                to,
-                what: OwnedMessage::Release(key),
-            });
+        for &key in has {
+            if !self.running.contains_key(&key) {
+                self.ask_holding(to, key);
+            }
         }
         let is_member = |member: &Member| member.worker == worker;
         let prepares = self.running.values();

@@ -25,6 +25,11 @@ pub const fn key(job: u64) -> JobKey {
 }
 
 pub fn register(pid: u32, known_as: Option<WorkerId>) -> Message<'static> {
+    register_with(pid, known_as, vec![FIRST, UNKNOWN])
+}
+
+/// The same of a worker that has these jobs.
+pub fn register_with(pid: u32, known_as: Option<WorkerId>, jobs: Vec<JobKey>) -> Message<'static> {
     Message::Register(Register {
         version: VERSION,
         known_as,
@@ -34,7 +39,7 @@ pub fn register(pid: u32, known_as: Option<WorkerId>) -> Message<'static> {
         threads: pid,
         memory_bytes: 1 << 30,
         listens_at: ([127, 0, 0, 1], pid as u16).into(),
-        jobs: vec![FIRST, UNKNOWN],
+        jobs,
     })
 }
 

@@ -1,10 +1,17 @@
 //! What outlives a controller: jobs, their clients' names for them, and workers' names.
 
-use crate::callers::{A, CLIENT, OTHER, VERSION, register, say, state, submit, told};
+use crate::callers::{
+    A, CLIENT, OTHER, VERSION, register, register_with, say, state, submit, told,
+};
+use brambling_controller::ShardLoss;
 use brambling_controller::log::LoggedCluster;
-use brambling_controller::registry::{CLIENT_TIME, Order, OwnedMessage, Registry};
+use brambling_controller::registry::{
+    ADOPTION_TIME, CLIENT_TIME, Order, OwnedMessage, PeerLink, Registry,
+};
+use brambling_program::GroupId;
+use brambling_protocol::frame::ShardRange;
 use brambling_protocol::kept::{LogEntry, LoggedTerm};
-use brambling_protocol::message::{Accepted, JobState, Message, Registered, Survives};
+use brambling_protocol::message::{Accepted, Holding, JobState, Message, Registered, Survives};
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use std::time::Duration;
 
@@ -35,6 +42,16 @@ impl Term {
         message: Message<'_>,
     ) -> Vec<Order> {
         let orders = say(&mut self.registry, from, message);
+        self.keep(orders)
+    }
+
+    /// So late; workers have told that they are there.
+    fn at(&mut self, now: Duration) -> Vec<Order> {
+        for worker in [A, OTHER] {
+            self.registry.on_heartbeat(worker, now);
+        }
+        self.registry.on_tick(now);
+        let orders = self.registry.take_orders();
         self.keep(orders)
     }
 
@@ -121,6 +138,9 @@ fn who_asks_again_gets_the_same_job() {
     assert_eq!(told(&orders, A)[0], &registered);
     assert_eq!(state(&term.registry, 1), JobState::Queued);
     let orders = term.submit(CLIENT);
+    // It may run somewhere.
+    assert_eq!(told(&orders, CLIENT), [&OwnedMessage::Queued(JobId(1))]);
+    let orders = term.at(ADOPTION_TIME);
     assert_eq!(accepted(&orders), Some(key(2)));
     assert!(
         !orders.iter().any(|it| matches!(it, Order::Log(_))),
@@ -128,13 +148,115 @@ fn who_asks_again_gets_the_same_job() {
     );
     // Asked once more: nothing begins twice.
     let orders = term.submit(CLIENT);
-    assert_eq!(told(&orders, CLIENT), [&OwnedMessage::Queued(JobId(1))]);
+    assert_eq!(accepted(&orders), Some(key(2)));
+    assert!(!orders.iter().any(|it| matches!(it, Order::Begin { .. })));
     // A newcomer has a name of its own.
     let orders = term.say(OTHER, register(2, None));
     let registered = OwnedMessage::Registered(Registered {
-        worker: WorkerId(10),
+        worker: WorkerId(1_001),
     });
     assert_eq!(told(&orders, OTHER)[0], &registered);
+}
+
+/// What a worker says that it has of the job.
+fn holding(me: u32, others: &[u32], (first, end): (u32, u32)) -> Message<'static> {
+    let group = GroupId(0);
+    Message::Holding(Holding {
+        key: key(1),
+        me: WorkerId(me),
+        members: others.iter().copied().map(WorkerId).collect(),
+        shards: vec![ShardRange { group, first, end }],
+        is_busy: false,
+        has_ended: false,
+    })
+}
+
+/// A term in which a job ran on two workers, which come back; and what the first is told then.
+fn returned() -> (Term, Vec<Order>) {
+    let mut term = first();
+    term.say(OTHER, register(2, None));
+    term.submit(CLIENT);
+    let mut term = Term::next(term.log);
+    let with_job = |epoch, name| register_with(epoch, Some(WorkerId(name)), vec![key(1)]);
+    let orders = term.say(A, with_job(1, 1));
+    term.say(OTHER, with_job(2, 2));
+    (term, orders)
+}
+
+fn is_released(orders: &[Order], to: PeerLink) -> bool {
+    told(orders, to).contains(&&OwnedMessage::Release(key(1)))
+}
+
+#[test]
+fn a_job_that_runs_goes_on_as_it_is() {
+    let (mut term, orders) = returned();
+    let asked = OwnedMessage::AskHolding {
+        key: key(1),
+        term: 2,
+    };
+    assert!(told(&orders, A).contains(&&asked), "{orders:?}");
+    assert!(!is_released(&orders, A));
+    assert_eq!(term.say(A, holding(1, &[2], (0, 2))), []);
+    // Its client comes before all is known: it waits.
+    assert_eq!(accepted(&term.submit(CLIENT)), None);
+    let orders = term.say(OTHER, holding(2, &[1], (2, 4)));
+    let adopted = orders.iter().find_map(|it| match it {
+        Order::Adopt { adoption, .. } => Some(adoption),
+        _ => None,
+    });
+    let members: Vec<WorkerId> = adopted
+        .expect("all is there")
+        .members
+        .keys()
+        .copied()
+        .collect();
+    assert_eq!(members, [WorkerId(1), WorkerId(2)]);
+    assert!(!orders.iter().any(|it| matches!(it, Order::Begin { .. })));
+    for worker in [A, OTHER] {
+        assert!(told(&orders, worker).contains(&&OwnedMessage::Adopted(key(1))));
+        assert!(!is_released(&orders, worker));
+    }
+    assert_eq!(accepted(&orders), Some(key(1)));
+    assert_eq!(state(&term.registry, 1), JobState::Running);
+    // Said once more, and late: it changes nothing.
+    assert_eq!(term.say(A, holding(1, &[2], (0, 2))), []);
+    assert_eq!(term.at(ADOPTION_TIME), []);
+    // What is lost from now on begins as a generation of this term.
+    let loss = ShardLoss {
+        worker: WorkerId(1),
+        why: "it is gone".into(),
+        way_out: "",
+    };
+    term.registry.on_loss(key(1), loss);
+    let orders = term.registry.take_orders();
+    assert_eq!(accepted(&orders), Some(key(2)));
+}
+
+#[test]
+fn a_client_that_comes_late_finds_its_job_running() {
+    let (mut term, _) = returned();
+    term.say(A, holding(1, &[2], (0, 2)));
+    term.say(OTHER, holding(2, &[1], (2, 4)));
+    assert_eq!(accepted(&term.submit(CLIENT)), Some(key(1)));
+    // It is not let go then.
+    term.at(CLIENT_TIME);
+    assert_eq!(state(&term.registry, 1), JobState::Running);
+}
+
+#[test]
+fn a_job_that_has_lost_a_member_begins_again() {
+    let (mut term, _) = returned();
+    term.submit(CLIENT);
+    term.say(A, holding(1, &[2], (0, 2)));
+    assert_eq!(term.at(ADOPTION_TIME - Duration::from_secs(1)), []);
+    let orders = term.at(ADOPTION_TIME);
+    assert!(is_released(&orders, A), "{orders:?}");
+    assert_eq!(accepted(&orders), Some(key(2)));
+    // Who says so now drops it.
+    assert!(is_released(
+        &term.say(OTHER, holding(2, &[1], (2, 4))),
+        OTHER
+    ));
 }
 
 #[test]

@@ -466,26 +466,14 @@ impl State {
                 map,
                 kept,
             } => {
-                let mut machine =
-                    Controller::new(key.job, key.generation, map, members.iter().copied());
-                for worker in members {
-                    machine.weigh(worker, self.registry.threads(worker));
-                }
-                if let Some(period) = self.balance_each {
-                    machine.put_on(Scales::levelling(period));
-                }
-                if let Some((place, cuts)) = kept {
-                    machine.keep(self.setup(key, &place, cuts));
-                    self.places.insert(key.job, place.place);
-                }
-                self.jobs.insert(key, machine);
-                let side = Side {
-                    key,
-                    shared: Arc::downgrade(shared),
-                };
-                shared
-                    .board()
-                    .enter(key, WorkerId::CONTROLLER, Arc::new(side));
+                let workers = members.iter().copied();
+                let machine = Controller::new(key.job, key.generation, map, workers);
+                self.begin(shared, key, (machine, members), kept);
+            }
+            Order::Adopt { adoption, kept } => {
+                let key = adoption.key;
+                let members = adoption.members.keys().copied().collect();
+                self.begin(shared, key, (Controller::adopting(adoption), members), kept);
             }
             Order::Cancel { key, why } => {
                 if let Some(machine) = self.jobs.get_mut(&key) {
@@ -551,6 +539,34 @@ impl State {
         }
     }
 
+    /// A generation of a job has a machine from now on.
+    fn begin(
+        &mut self,
+        shared: &Arc<ControllerShared>,
+        key: JobKey,
+        (mut machine, members): (Controller, Vec<WorkerId>),
+        kept: Option<(KeptPlace, JobCuts)>,
+    ) {
+        for worker in members {
+            machine.weigh(worker, self.registry.threads(worker));
+        }
+        if let Some(period) = self.balance_each {
+            machine.put_on(Scales::levelling(period));
+        }
+        if let Some((place, cuts)) = kept {
+            machine.keep(self.setup(key, &place, cuts));
+            self.places.insert(key.job, place.place);
+        }
+        self.jobs.insert(key, machine);
+        let side = Side {
+            key,
+            shared: Arc::downgrade(shared),
+        };
+        shared
+            .board()
+            .enter(key, WorkerId::CONTROLLER, Arc::new(side));
+    }
+
     /// Something has happened: it gets its number and its time.
     fn note(&mut self, event: ClusterEvent) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -594,7 +610,7 @@ impl State {
             every: cuts.every.unwrap_or(SnapshotEvery::Off),
             base: at.next().cloned(),
             // Generations of this controller's begin there as well.
-            after: (key.generation.0 >> 32) << 32,
+            after: self.registry.first_generation().0,
         }
     }
 

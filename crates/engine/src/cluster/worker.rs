@@ -1,5 +1,6 @@
 //! A process that holds shards: it registers with a controller and runs what it is told to.
 
+mod adopted;
 mod hosted;
 mod metrics;
 mod prints;
@@ -144,6 +145,8 @@ struct State {
     again: Option<Instant>,
     end: Option<WorkerEnd>,
     jobs: BTreeMap<JobKey, Arc<Hosted>>,
+    /// Jobs of which a controller that has taken over wants to know what is here, and its term.
+    asked: BTreeMap<JobKey, u32>,
     /// Its controller's jobs outlive it.
     is_lasting: bool,
     /// Jobs that were released, and have perhaps not left yet.
@@ -354,6 +357,7 @@ impl WorkerShared {
                 let said = [Message::Load(load), Message::Uses(uses.collect())];
                 let said = said.into_iter().chain(stuck);
                 self.control().say(link, said.map(framed));
+                self.say_holdings(link);
                 reported = now;
             }
             if let Some(link) = link.filter(|_| now - told >= TIMES) {
@@ -449,6 +453,8 @@ impl WorkerShared {
                 self.news.notify_all();
             }
             Message::Lasting => self.state().is_lasting = true,
+            Message::AskHolding { key, term } => self.on_ask(key, term),
+            Message::Adopted(key) => drop(self.state().asked.remove(&key)),
             Message::Prepare(prepare) => self.prepare(prepare),
             Message::Weigh { job, weight } => {
                 let state = self.state();
@@ -464,6 +470,7 @@ impl WorkerShared {
             Message::Release(key) => {
                 let mut state = self.state();
                 state.unprepared.remove(&key);
+                state.asked.remove(&key);
                 let job = state.jobs.remove(&key);
                 job.iter().for_each(|job| state.ended.add(job));
                 state.released.retain(|it| it.strong_count() > 0);

@@ -182,6 +182,21 @@ impl Switchboard {
         }
     }
 
+    /// Another process takes a peer's place, and this side's session with it begins anew: the link ends, and is dialed again where it was.
+    pub fn begin_anew(&self, key: JobKey, peer: WorkerId) {
+        let mut lines = self.shared.lines();
+        let peer = lines.peers.entry((key, peer)).or_default();
+        peer.epoch = None;
+        peer.wait = REDIAL_FIRST;
+        let link = peer.link.take();
+        peer.again = peer.dials.map(|_| Instant::now());
+        drop(lines);
+        if let Some(link) = link {
+            self.shared.net().close(link);
+        }
+        self.shared.sooner.notify_all();
+    }
+
     /// A job is over: its links end, and whoever calls for it is refused.
     pub fn leave(&self, key: JobKey) {
         let links = self.shared.lines().leave(key);

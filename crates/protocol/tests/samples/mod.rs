@@ -9,9 +9,10 @@ use brambling_protocol::frame::*;
 use brambling_protocol::kept::StoredPart;
 use brambling_protocol::message::{
     Accepted, Brings, Client, ClusterEvent, CutOff, Death, DeathKind, EventKind, FailureKind,
-    FailureOrigin, JobCuts, JobDetails, JobState, JobStatus, KeptPlace, Load, Member, Message,
-    Move, Part, Prepare, PrintStream, PrintedLine, PrintedLines, Register, Registered, ShardTime,
-    ShardTimes, SnapshotEvery, SnapshotStatus, Status, StuckKernel, Submit, Survives, WorkerStatus,
+    FailureOrigin, Holding, JobCuts, JobDetails, JobState, JobStatus, KeptPlace, Load, Member,
+    Message, Move, Part, Prepare, PrintStream, PrintedLine, PrintedLines, Register, Registered,
+    ShardTime, ShardTimes, SnapshotEvery, SnapshotStatus, Status, StuckKernel, Submit, Survives,
+    WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, Priority, WorkerId};
 
@@ -780,6 +781,23 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("unrestored", Message::Unrestored { key, why }),
         ("fenced", Message::Fenced { why }),
         ("deaths", Message::Deaths(vec![death])),
+        ("ask-holding", Message::AskHolding { key, term: 3 }),
+        (
+            "holding",
+            Message::Holding(Holding {
+                key,
+                me: worker,
+                members: vec![WorkerId(300)],
+                shards: vec![ShardRange {
+                    group: GroupId(1),
+                    first: 300,
+                    end: 70_000,
+                }],
+                is_busy: true,
+                has_ended: false,
+            }),
+        ),
+        ("adopted", Message::Adopted(key)),
         ("ledger", Message::Ledger(part)),
         ("packages", Message::Packages { key, packages }),
         ("cut-off", Message::CutOff(cut_off)),

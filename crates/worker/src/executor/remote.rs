@@ -18,7 +18,7 @@ pub use transport::{Membership, Transport};
 use super::failure::{Failure, Rank};
 use super::held_shards::HeldShards;
 use super::job::Job;
-use crate::node::{Node, NodeError};
+use crate::node::{Node, NodeError, NodeHolding};
 use crate::parts::{Packing, Unpacking};
 use crate::piece_data::{Encoded, PieceData};
 use crate::pieces::Spares;
@@ -398,6 +398,18 @@ impl Job {
         self.remote().node().received(peer)
     }
 
+    /// A controller has taken over in this term. Whether that is news: then nothing is to come of the session with the one before.
+    pub fn begin_term(&self, term: u32) -> bool {
+        let is_news = self.remote().with(self, |node| node.begin_term(term));
+        self.remote().say();
+        is_news
+    }
+
+    /// What is here of the job.
+    pub fn holding(&self) -> NodeHolding {
+        self.remote().node().holding()
+    }
+
     /// Whether the other workers have acknowledged all that this one said.
     pub fn is_settled(&self) -> bool {
         self.remote().node().is_settled()
@@ -431,6 +443,8 @@ impl Job {
                 let origin = None;
                 self.fail(Rank::After, Failure::Elsewhere { failure, origin });
             }
+            // Told again by a controller that has taken over.
+            None if self.has_stopped() => return,
             None => self.stop(),
         }
         self.note_end();

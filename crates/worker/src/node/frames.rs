@@ -75,7 +75,7 @@ impl Node {
             Body::SourceCredit(credit) => self.on_source_credit(from, credit)?,
             Body::MapUpdate(update) => {
                 let mut entries = update.entries.iter();
-                entries.try_for_each(|entry| self.on_update(entry))?;
+                entries.try_for_each(|entry| self.hear(entry))?;
             }
             Body::Joined(joined) => self.greet(joined.worker),
             Body::Leaves(leaves) => post.members.on_leaves(leaves, sequence),
@@ -101,6 +101,7 @@ impl Node {
             Body::CutCall(call) => post.effects.push(NodeEffect::Cut(call.what)),
             Body::Ended(ended) => {
                 let failure = ended.failure.map(str::to_owned);
+                self.has_ended |= failure.is_none();
                 post.effects.push(NodeEffect::End { failure });
             }
             Body::Ack(ack) => post.on_ack(from, ack)?,
@@ -147,7 +148,7 @@ impl Node {
     fn learn_version(&mut self, shard: ShardId, version: Version) -> Result<(), NodeError> {
         if self.pieces.is_news(shard, version)? {
             let owner = self.me();
-            self.on_update(&one(shard, Entry { owner, version }))?;
+            self.hear(&one(shard, Entry { owner, version }))?;
         }
         Ok(())
     }

@@ -77,6 +77,11 @@ impl Members {
         others.all(|worker| self.peers[worker].session.is_settled())
     }
 
+    /// Another controller has taken over: nothing was said to it, nor heard of it.
+    pub(super) fn meet_controller(&mut self) {
+        self.peers.insert(WorkerId::CONTROLLER, Peer::default());
+    }
+
     /// There is a worker; whether it is to be greeted, because it was unknown, and does not leave already.
     pub(super) fn join(&mut self, worker: WorkerId) -> bool {
         if worker == self.me || self.know(worker) || self.have_left(worker) {

@@ -28,9 +28,10 @@ use brambling_protocol::frame::{Arrived, Body, Reserve, Reserved, Retired, Shard
 use brambling_protocol::{Entry, EntryRange, PartitionMap, Priority, Version, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// The form in which shards travel.
-const FORMAT: u16 = 4;
+const FORMAT: u16 = 5;
 
 /// Shards on their way out and in.
 #[derive(Default)]
@@ -67,6 +68,8 @@ struct ShardMetadata {
     members: Vec<WorkerId>,
     /// Where its last holder believed shards to be.
     map: Vec<EntryRange>,
+    /// The program has ended for it.
+    has_finished: bool,
 }
 
 impl Node {
@@ -111,6 +114,7 @@ impl Node {
             members: self.post.members.others().to_vec(),
             // The new worker may have heard nothing of the controller since (invariant 10).
             map: self.known_map(),
+            has_finished: self.signals.leave(shard),
         };
         let metadata = postcard::to_stdvec(&metadata).expect("plain values written to memory");
         let entry = self.pieces.entry(shard)?;
@@ -150,6 +154,23 @@ impl Moves {
     /// Whether a shard has left and is not under way yet.
     pub(super) fn is_any_leaving(&self) -> bool {
         !self.leaving.is_empty()
+    }
+
+    /// Whether a shard is on its way from here, or to here.
+    pub(super) fn are_under_way(&self, me: WorkerId, map: &PartitionMap) -> bool {
+        let comes = |(shard, expected): (&ShardId, &Expected)| {
+            let version = expected.version;
+            let here = Entry { owner: me, version };
+            !expected.parts.is_empty() || map.entry(*shard) == Ok(Some(here))
+        };
+        let mut expected = self.expected.iter();
+        !self.flagged.is_empty() || !self.leaving.is_empty() || expected.any(comes)
+    }
+
+    /// Shards of which a newer version names another worker do not come.
+    pub(super) fn forget(&mut self, shards: Range<ShardId>, version: Version) {
+        self.expected
+            .retain(|shard, it| !shards.contains(shard) || it.version >= version);
     }
 
     fn may_run(&self, shard: ShardId) -> bool {
@@ -299,11 +320,14 @@ impl Node {
         self.on_update(&one(shard, Entry { owner, version }))?;
         self.signals
             .unpack(&mut self.post, shard, metadata.outcomes)?;
+        if metadata.has_finished {
+            self.signals.come_finished(shard);
+        }
         for member in metadata.members {
             self.greet(member);
         }
         for entry in &metadata.map {
-            self.on_update(entry)?;
+            self.hear(entry)?;
         }
         self.pieces.unpack_relay(&self.post, shard, metadata.past)?;
         self.pieces

@@ -40,6 +40,7 @@ use combining::Meetings;
 use errands::Deferred;
 use outbound::OutgoingParcels;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// An exchange, its turn, and the group that something of it is for.
@@ -99,6 +100,11 @@ impl PieceRouting {
     /// How many parcels are held.
     pub(super) fn held(&self) -> usize {
         self.router.held()
+    }
+
+    /// The shards that are here, of these.
+    pub(super) fn here_in(&self, shards: Range<ShardId>) -> Vec<ShardId> {
+        self.router.here_in(shards).collect()
     }
 
     /// Whether a shard is here.

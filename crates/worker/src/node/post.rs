@@ -18,6 +18,8 @@ pub(super) struct Post {
     pub(super) relations: Arc<Relations>,
     pub(super) members: Members,
     pub(super) effects: Vec<NodeEffect>,
+    /// How the job has failed here.
+    pub(super) failure: Option<String>,
 }
 
 impl Post {

@@ -40,6 +40,8 @@ pub(super) struct Signals {
     ended: BTreeSet<LoopId>,
     /// Shards that have finished, of which the controller was not told yet.
     finished: BTreeSet<ShardId>,
+    /// All shards here that have finished.
+    over: BTreeSet<ShardId>,
     /// How many of the workers have been asked for outcomes, one after the other.
     asked: usize,
 }
@@ -55,6 +57,7 @@ impl Signals {
             cuts: BTreeMap::new(),
             ended: BTreeSet::new(),
             finished: BTreeSet::new(),
+            over: BTreeSet::new(),
             asked: 0,
         }
     }

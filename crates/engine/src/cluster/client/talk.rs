@@ -249,7 +249,7 @@ impl Talk<'_> {
         self.caller.told(why);
     }
 
-    /// A generation of the job begins on its members.
+    /// A generation of the job begins on its members, or goes on there with another controller.
     fn begin(&mut self, accepted: Accepted) -> Result<(), Error> {
         self.part_from_all();
         self.key = Some(accepted.key);

@@ -17,6 +17,7 @@ use brambling_memory::{BudgetShare, Reservation};
 use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, ShardTimes};
 use brambling_protocol::{JobKey, WorkerId};
 use brambling_worker::executor::{Failure, Job, Origin, Tally};
+use brambling_worker::node::NodeHolding;
 use given::Arriving;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Instant;
@@ -64,8 +65,9 @@ struct State {
     runs: bool,
     /// Its thread has ended, and gave back what the job had of the worker's memory.
     has_left: bool,
-    /// What it did, once it has ended.
+    /// What it did, once it has ended, and what was here.
     tally: Option<Tally>,
+    held: Option<NodeHolding>,
     /// How it failed here: as it is told, and where it began.
     failures: Vec<(String, Origin)>,
 }
@@ -194,6 +196,17 @@ impl Hosted {
             job.on_tick();
         }
         self.send_printed();
+    }
+
+    /// Does something with the job, while it is here.
+    pub(super) fn with_job<R>(&self, act: impl FnOnce(&Job) -> R) -> Option<R> {
+        let job = self.state().job.clone();
+        job.map(|job| act(&job))
+    }
+
+    /// What was here when it had ended, and its client began to fetch that.
+    pub(super) fn held_at_end(&self) -> Option<NodeHolding> {
+        self.state().held.clone()
     }
 
     /// What its shards took since this was asked last; nothing before it runs here.

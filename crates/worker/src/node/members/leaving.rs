@@ -48,6 +48,11 @@ impl Members {
         self.leavers.gone.contains(&worker)
     }
 
+    /// Whether somebody leaves, perhaps this worker.
+    pub(crate) fn do_any_leave(&self) -> bool {
+        !self.leavers.others.is_empty() || self.leavers.may_go.is_some()
+    }
+
     /// Whether this worker itself has left.
     pub(crate) fn has_gone(&self) -> bool {
         self.leavers.has_gone

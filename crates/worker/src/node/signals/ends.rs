@@ -2,6 +2,7 @@
 
 use super::super::ENTRIES_MAX;
 use super::{Post, Signals};
+use brambling_memory::mutants;
 use brambling_program::ShardId;
 use brambling_protocol::WorkerId;
 use brambling_protocol::frame::{Body, Failed, Finished, ShardRange};
@@ -13,6 +14,24 @@ impl Signals {
     /// The program has ended for a shard that is here.
     pub(crate) fn finished(&mut self, shard: ShardId) {
         self.finished.insert(shard);
+        self.over.insert(shard);
+    }
+
+    /// A shard has left; whether it has finished.
+    pub(crate) fn leave(&mut self, shard: ShardId) -> bool {
+        self.over.remove(&shard)
+    }
+
+    /// A shard has come that has finished elsewhere, where that was told.
+    pub(crate) fn come_finished(&mut self, shard: ShardId) {
+        self.over.insert(shard);
+    }
+
+    /// The controller may not know which shards here have finished.
+    pub(crate) fn tell_again(&mut self) {
+        if !mutants::is_on("ends-are-told-to-one-controller") {
+            self.finished.extend(&self.over);
+        }
     }
 
     /// Whether the controller was told which shards have finished.
@@ -50,8 +69,20 @@ impl Signals {
 impl Post {
     /// The job has failed here, as the text says.
     pub(crate) fn fail(&mut self, failure: &str) {
-        let (job, generation) = self.key();
         let failure = cut(failure, FAILURE_BYTES_MAX);
+        self.failure.get_or_insert_with(|| failure.to_owned());
+        self.say_failed(failure);
+    }
+
+    /// The controller may not know how.
+    pub(crate) fn fail_again(&mut self) {
+        if let Some(failure) = self.failure.clone() {
+            self.say_failed(&failure);
+        }
+    }
+
+    fn say_failed(&mut self, failure: &str) {
+        let (job, generation) = self.key();
         let failed = Failed {
             job,
             generation,

@@ -304,9 +304,9 @@ impl Hosted {
             };
             if let Some(shared_job) = job.take() {
                 shared.board().leave(self.key);
-                let tally = shared_job.tally();
+                let (tally, held) = (shared_job.tally(), shared_job.holding());
                 let mut state = self.state();
-                (state.job, state.tally) = (None, Some(tally));
+                (state.job, state.tally, state.held) = (None, Some(tally), Some(held));
                 drop(state);
                 left = Some(sole(shared_job));
             }
