@@ -125,9 +125,45 @@ def test_a_job_outlives_its_controller(tmp_path, monkeypatch, capfd):
             assert [worker["id"] for worker in status["workers"]] == ["w1", "w2"]
             assert status["term"] == 3
         kinds = [event["kind"] for event in events_of(tmp_path, address)]
-        assert kinds[0] == "took-over" and {"worker-joined", "job-begun", "job-ended"} <= set(kinds), kinds
+        assert kinds[0] == "took-over" and {"worker-joined", "job-adopted", "job-ended"} <= set(kinds), kinds
+        assert "job-begun" not in kinds, kinds
         standby.send_signal(signal.SIGINT)
         standby.communicate(timeout=PATIENCE_S)
+        cluster.close()
+
+
+@pytest.mark.parametrize("turns", [100, 3_000])
+def test_no_task_waits_for_a_controller(tmp_path, monkeypatch, turns):
+    """Tasks go on while there is none, to the job's end if need be, and none of them runs twice."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    noted = tmp_path / "noted"
+    noted.touch()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    arguments = ("controller", "--bind", f"127.0.0.1:{port}", "--state", str(tmp_path / "state"))
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(command(tmp_path, *arguments))
+        address = address_of(first)
+        for _ in range(2):
+            stack.enter_context(running(tmp_path, "worker", "--controller", address, "--threads", "1"))
+        cluster = stack.enter_context(br.connect(address))
+        results = []
+        p = counted(turns, noted)
+        client = threading.Thread(target=lambda: results.append(p.run()["x"]))
+        client.start()
+        tasks = lambda: noted.stat().st_size  # noqa: E731
+        eventually(lambda: tasks() > 100)
+        first.kill()
+        first.wait(PATIENCE_S)
+        before = tasks()
+        assert before < 4 * turns
+        eventually(lambda: tasks() >= min(4 * turns, before + 1_000))
+        stack.enter_context(running(tmp_path, *arguments))
+        client.join(PATIENCE_S)
+        assert results == [[turns] * 4]
+        assert tasks() == 4 * turns
+        kinds = [event["kind"] for event in events_of(tmp_path, address)]
+        assert "job-adopted" in kinds and "job-begun" not in kinds, kinds
         cluster.close()
 
 
@@ -215,12 +251,20 @@ def test_a_job_that_writes_files_ends_with_its_worker(tmp_path, monkeypatch):
         assert doubled().run()["x"] == [42] * 4
 
 
-def counted(turns):
-    """Every turn needs both workers: their values are added up, and the sum is sent to all of them."""
+def counted(turns, noted=None):
+    """Every turn needs both workers: their values are added up, and the sum is sent to all of them. Each task notes that it ran."""
     p = br.Program("counted")
     x = p.dataset("x", value=0, partitions=4)
+
+    def count(x, total):
+        time.sleep(0.001)
+        if noted:
+            with open(noted, "ab", 0) as file:
+                file.write(b".")
+        return total // 4 + 1
+
     with p.loop(turns):
-        p.update(x, lambda x, total: time.sleep(0.001) or total // 4 + 1, p.all_reduce("sum", x))
+        p.update(x, count, p.all_reduce("sum", x))
     return p
 
 

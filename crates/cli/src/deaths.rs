@@ -1,5 +1,6 @@
 //! Workers that were lost, as `brambling status` shows them.
 
+use crate::table::shown;
 use brambling::cluster::{Death, DeathKind};
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
@@ -39,6 +40,22 @@ impl From<Death> for DeathLine {
             at_s: seconds_since_1970(Duration::from_millis(death.ago_ms)),
         }
     }
+}
+
+/// For `brambling top`.
+pub(crate) fn line(death: &Death) -> String {
+    let memory = match death.oom {
+        Some(true) => ", for want of memory",
+        _ => "",
+    };
+    format!(
+        "{} (process {} on {}) is gone since {} s: {}{memory}",
+        death.worker,
+        death.pid,
+        shown(&death.host),
+        death.ago_ms / 1_000,
+        kind(death.kind)
+    )
 }
 
 fn kind(kind: DeathKind) -> String {

@@ -142,6 +142,13 @@ mod tests {
         Adoption::of(KEY, &[4], 3, &holdings.into_iter().collect())
     }
 
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn mutant_of_jobs_that_are_adopted_in_part() {
+        let check = a_generation_is_adopted_when_each_shard_is_held_once;
+        brambling_memory::mutants::assert_caught("jobs-are-adopted-in-part", check);
+    }
+
     #[test]
     fn a_generation_is_adopted_when_each_shard_is_held_once() {
         let both = [

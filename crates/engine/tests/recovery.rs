@@ -366,6 +366,25 @@ fn a_job_outlives_its_controller() {
     }
 }
 
+#[test]
+fn a_job_may_end_while_it_has_no_controller() {
+    let text = "counted 7 300 slow";
+    let saved = Saved::lasting(15);
+    let _workers = [saved.worker(), saved.worker()];
+    let (found, told) = saved.run(text, || {
+        saved.await_snapshot(0);
+        saved.depose();
+        // Far longer than what is left of it takes.
+        std::thread::sleep(Duration::from_secs(5));
+        saved.succeed(15);
+    });
+    assert_eq!(found, here(&text.replace("slow", "fast")), "{told:?}");
+    let events = Cluster::connect(&saved.at).unwrap().events(0).unwrap();
+    let count = |kind| events.iter().filter(|it| it.kind == kind).count();
+    assert_eq!(count(EventKind::JobAdopted), 1, "{events:?}");
+    assert_eq!(count(EventKind::JobBegun), 0, "{events:?}");
+}
+
 /// The controller, and a worker while it is gone.
 #[test]
 fn a_job_outlives_its_controller_and_a_worker_at_once() {

@@ -1,6 +1,7 @@
 //! What is shown of a cluster, as lines.
 
 use super::Snapshot;
+use crate::deaths;
 use crate::jobs::{state, tasks};
 use crate::table::{cut, number, rows, shown};
 use brambling::cluster::{JobDetails, JobId, JobState, LEFT_OUT_AFTER, StuckKernel, WorkerStatus};
@@ -12,6 +13,9 @@ use std::time::Duration;
 const BAR: usize = 20;
 /// The most letters of a name.
 const NAME_MAX: usize = 32;
+
+/// So many workers that were lost last are shown.
+const DEATHS: usize = 3;
 
 /// Tasks in a second, of jobs that were there before.
 #[derive(Default)]
@@ -39,8 +43,12 @@ pub(super) fn lines(address: SocketAddr, now: &Snapshot, rates: &Rates) -> Vec<S
     let threads: u32 = workers.iter().map(|it| it.threads).sum();
     let running = of_state(&now.jobs, JobState::Running).count();
     let queued = of_state(&now.jobs, JobState::Queued).count();
+    let term = match now.status.term {
+        0 => String::new(),
+        term => format!("; term {term}"),
+    };
     let mut text = format!(
-        "brambling at {address}: {} workers, {threads} threads; {running} jobs running, {queued} waiting\n\n",
+        "brambling at {address}: {} workers, {threads} threads; {running} jobs running, {queued} waiting{term}\n\n",
         workers.len()
     );
     let heads = [
@@ -53,8 +61,19 @@ pub(super) fn lines(address: SocketAddr, now: &Snapshot, rates: &Rates) -> Vec<S
         let lines = it.stuck.iter().map(|kernel| stuck(it, kernel));
         text.extend(lines);
     }
+    let last = now.status.deaths.iter().rev().take(DEATHS);
+    text.extend(last.map(|it| deaths::line(it) + "\n"));
     text += "\n";
-    let heads = ["JOB", "STATE", "NAME", "TASKS", "TASKS/S", "WHOSE"];
+    let heads = [
+        "JOB",
+        "STATE",
+        "NAME",
+        "GENERATION",
+        "TASKS",
+        "TASKS/S",
+        "SAVED",
+        "WHOSE",
+    ];
     let mut table = vec![heads.map(str::to_owned)];
     table.extend(in_order(&now.jobs).map(|it| job(it, rates)));
     text += &rows(&table);
@@ -103,7 +122,7 @@ fn stuck(at: &WorkerStatus, it: &StuckKernel) -> String {
     )
 }
 
-fn job(it: &JobDetails, rates: &Rates) -> [String; 6] {
+fn job(it: &JobDetails, rates: &Rates) -> [String; 8] {
     let rate = rates.0.get(&it.status.id).copied();
     let rate = rate.filter(|_| it.status.state == JobState::Running);
     let client = it.client.as_ref();
@@ -111,10 +130,19 @@ fn job(it: &JobDetails, rates: &Rates) -> [String; 6] {
         it.status.id.to_string(),
         state(it.status.state).into(),
         cut(&shown(&it.status.name), NAME_MAX),
+        it.status.generation.0.to_string(),
         tasks(it),
         rate.map_or_else(String::new, number),
+        saved(it),
         client.map_or_else(String::new, |it| shown(&format!("{}@{}", it.user, it.host))),
     ]
+}
+
+/// How long ago a job that is not over was saved last.
+fn saved(it: &JobDetails) -> String {
+    let is_over = matches!(it.status.state, JobState::Succeeded | JobState::Failed);
+    let age = it.status.snapshot_age_ms.filter(|_| !is_over);
+    age.map_or_else(String::new, |ms| format!("{} s ago", ms / 1_000))
 }
 
 /// How long a worker has told nothing, where that is worth a word.
@@ -150,7 +178,9 @@ fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brambling::cluster::{Client, Generation, JobKey, JobStatus, Status, WorkerId};
+    use brambling::cluster::{
+        Client, Death, DeathKind, Generation, JobKey, JobStatus, Status, WorkerId,
+    };
     use std::time::Instant;
 
     fn job(id: u64, state: JobState, position: u64, total: Option<u64>) -> JobDetails {
@@ -203,8 +233,19 @@ mod tests {
         let status = Status {
             workers: vec![worker, stopped],
             jobs: Vec::new(),
-            term: 0,
-            deaths: Vec::new(),
+            term: 3,
+            deaths: vec![Death {
+                worker: WorkerId(3),
+                host: "node-9".into(),
+                pid: 4_712,
+                kind: DeathKind::Signal(9),
+                cause: "killed".into(),
+                oom: Some(true),
+                memory_bytes: 3 << 29,
+                stage: Some("step".into()),
+                silent_ms: 250,
+                ago_ms: 61_000,
+            }],
         };
         Snapshot {
             status,
@@ -225,22 +266,24 @@ mod tests {
         ];
         let mut after = before.clone();
         after[3].status.position = 350;
+        after[3].status.snapshot_age_ms = Some(12_300);
         let before = snapshot(before, start);
         let after = snapshot(after, start + Duration::from_secs(2));
         let found = lines(address, &after, &Rates::between(&before, &after));
         let expected = [
-            "brambling at 10.0.0.7:7077: 2 workers, 8 threads; 1 jobs running, 1 waiting",
+            "brambling at 10.0.0.7:7077: 2 workers, 8 threads; 1 jobs running, 1 waiting; term 3",
             "",
             "WORKER  HOST    PID   THREADS  SHARDS  MEMORY    IDLE                        SILENT",
             "w1      node-7  4711  4        12      1.50 GiB  █████░░░░░░░░░░░░░░░  25 %",
             "w2      node-7  4711  4        12      1.50 GiB  █████░░░░░░░░░░░░░░░  25 %  12 s",
             "w1: the kernel of stage `step` of job j2 runs on, 12 s after the job's end",
+            "w3 (process 4712 on node-9) is gone since 61 s: signal 9, for want of memory",
             "",
-            "JOB  STATE      NAME  TASKS            TASKS/S  WHOSE",
-            "j4   running    heat  350/1000 (35 %)  125      ada@node-7",
-            "j3   queued     heat  0                         ada@node-7",
-            "j2   failed     heat  3                         ada@node-7",
-            "j1   succeeded  heat  9                         ada@node-7",
+            "JOB  STATE      NAME  GENERATION  TASKS            TASKS/S  SAVED     WHOSE",
+            "j4   running    heat  0           350/1000 (35 %)  125      12 s ago  ada@node-7",
+            "j3   queued     heat  0           0                                   ada@node-7",
+            "j2   failed     heat  0           3                                   ada@node-7",
+            "j1   succeeded  heat  0           9                                   ada@node-7",
         ];
         assert_eq!(found, expected);
     }

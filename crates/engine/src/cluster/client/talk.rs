@@ -24,7 +24,7 @@ use endings::elsewhere;
 use hearing::Event;
 use links::{REDIALED_FOR, WorkerLink};
 use packages::Packages;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
@@ -90,6 +90,7 @@ impl Cluster {
             again: Vec::new(),
             silences: Silences::default(),
             gone: Vec::new(),
+            served: BTreeSet::new(),
             heard: started,
             packages: Packages::default(),
             sent_bytes: 0,
@@ -130,6 +131,8 @@ struct Talk<'a> {
     again: Vec<(Instant, WorkerLink)>,
     /// Workers that had ended before they gave what they had.
     gone: Vec<WorkerId>,
+    /// Members that were sent the program of this generation, on whichever link.
+    served: BTreeSet<WorkerId>,
     /// How long workers have told the controller nothing.
     silences: Silences,
     /// When a worker last said something.
@@ -252,10 +255,15 @@ impl Talk<'_> {
     /// A generation of the job begins on its members, or goes on there with another controller.
     fn begin(&mut self, accepted: Accepted) -> Result<(), Error> {
         self.part_from_all();
-        self.key = Some(accepted.key);
+        if self.key.replace(accepted.key) != Some(accepted.key) {
+            self.served.clear();
+        }
         let members = accepted.members.into_iter();
         for member in members {
-            self.dial(WorkerLink::new(member, None))?;
+            let mut link = WorkerLink::new(member, None);
+            // It has what it was sent before there was another controller, and perhaps results.
+            link.has_program = self.served.contains(&member.worker);
+            self.dial(link)?;
         }
         Ok(())
     }
@@ -269,7 +277,10 @@ impl Talk<'_> {
                     let program = parts(key, bytes).map(|part| framed(Message::Program(part)));
                     self.cluster.board.say(link, program);
                     self.sent_bytes += bytes.len() as u64;
-                    self.worker(link).has_program = true;
+                    let worker = self.worker(link);
+                    worker.has_program = true;
+                    let name = worker.member.worker;
+                    self.served.insert(name);
                 }
                 Event::Wanted(link, dataset, index) => self.give(link, key, (dataset, index))?,
                 Event::Admitted(member) => self.dial(WorkerLink::new(member, None))?,
