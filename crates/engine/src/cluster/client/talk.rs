@@ -132,7 +132,7 @@ struct Talk<'a> {
     /// Workers that had ended before they gave what they had.
     gone: Vec<WorkerId>,
     /// Members that were sent the program of this generation, on whichever link.
-    served: BTreeSet<WorkerId>,
+    served: BTreeSet<(JobKey, WorkerId)>,
     /// How long workers have told the controller nothing.
     silences: Silences,
     /// When a worker last said something.
@@ -255,14 +255,14 @@ impl Talk<'_> {
     /// A generation of the job begins on its members, or goes on there with another controller.
     fn begin(&mut self, accepted: Accepted) -> Result<(), Error> {
         self.part_from_all();
-        if self.key.replace(accepted.key) != Some(accepted.key) {
-            self.served.clear();
-        }
+        let key = accepted.key;
+        self.key = Some(key);
+        self.served.retain(|(its, _)| *its == key);
         let members = accepted.members.into_iter();
         for member in members {
             let mut link = WorkerLink::new(member, None);
             // It has what it was sent before there was another controller, and perhaps results.
-            link.has_program = self.served.contains(&member.worker);
+            link.has_program = self.served.contains(&(key, member.worker));
             self.dial(link)?;
         }
         Ok(())
@@ -280,7 +280,7 @@ impl Talk<'_> {
                     let worker = self.worker(link);
                     worker.has_program = true;
                     let name = worker.member.worker;
-                    self.served.insert(name);
+                    self.served.insert((key, name));
                 }
                 Event::Wanted(link, dataset, index) => self.give(link, key, (dataset, index))?,
                 Event::Admitted(member) => self.dial(WorkerLink::new(member, None))?,
