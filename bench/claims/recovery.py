@@ -1,17 +1,24 @@
 """
 Jobs that survive: what is injected into them, and what becomes of them.
 
-    alone    scripts of one process (survivors.py), killed at random moments after two snapshots and started again
-    faults   jobs on four workers: workers and controllers that are killed, a store that is full
+    alone       scripts of one process (survivors.py), killed at random moments after two snapshots and started again
+    faults      jobs on four workers: workers and controllers that are killed, workers that are stopped, links that are cut, a full store
+    s3          the same with an S3 server as the store, which is killed as well
+    death       what a worker's death costs: seconds, and bytes that are read from the store
+    starved     workers that get no CPU for 15 s: who is taken for dead
+    cost        snapshots every 5 turns beside none
+    controller  jobs whose controller is killed, and comes back or does not
 
-KILLS says how often each is killed (20 unless told), FAULTS how many faults each job of a cluster is to have seen (200), SCALE how long they are beside a
-minute and more (1), JOBS which of them. The last line is JSON.
+KILLS says how often each is killed (20 unless told), FAULTS how many faults each job of a cluster is to have seen (200; of s3, all jobs
+together 100), ROUNDS how many rounds `death` (10), `starved` (5) and `controller` (100) have, SCALE how long jobs are beside a minute and
+more (1), JOBS which of them, SEED what is drawn. All but `alone` need root. The last line is JSON.
 """
 
 import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +27,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "python/tests"))
+import recovery_controller  # noqa: E402
+import recovery_cost  # noqa: E402
 import recovery_faults  # noqa: E402
+import recovery_seconds  # noqa: E402
 
 COMMAND = HERE.parents[1] / ".venv" / "bin" / "brambling"
 KILLS = int(os.environ.get("KILLS", "20"))
@@ -103,6 +113,13 @@ def alone():
     return {"wrong": len(wrong), "what": wrong, "scripts": rows}
 
 
+def steps_bits(turns):
+    """Those of `steps` of stamped.py in a run that nobody disturbs."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [COMMAND.with_name("python"), HERE / "stamped.py", "steps", folder, str(turns)]
+        return ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))[0]
+
+
 def bits_of(name):
     """Those of a run that nobody disturbs."""
     return ended(start(name, None))[0]
@@ -111,6 +128,10 @@ def bits_of(name):
 MODES = {
     "alone": alone,
     "faults": lambda: recovery_faults.faults(bits_of),
+    "death": recovery_seconds.death,
+    "starved": lambda: recovery_seconds.starved(steps_bits(2000)),
+    "controller": lambda: recovery_controller.controller(steps_bits(recovery_controller.TURNS)),
+    "cost": recovery_cost.cost,
     "s3": lambda: recovery_faults.s3(bits_of),
 }
 
@@ -119,6 +140,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=sorted(MODES))
     mode = parser.parse_args().mode
+    # What was made for it goes with it: processes, hosts and mounts.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(json.dumps(MODES[mode]()))
 
 
