@@ -31,14 +31,13 @@ import recovery_controller  # noqa: E402
 import recovery_cost  # noqa: E402
 import recovery_faults  # noqa: E402
 import recovery_seconds  # noqa: E402
+from recovery_cluster import COMMAND, PATIENCE_S  # noqa: E402
 
-COMMAND = HERE.parents[1] / ".venv" / "bin" / "brambling"
 KILLS = int(os.environ.get("KILLS", "20"))
 SCALE = float(os.environ.get("SCALE", "1"))
 EVERY_S = 3
 # What may be done twice for a kill beyond what is between snapshots: reading, starting, and the tasks that were under way.
 BEYOND_S = 5
-PATIENCE_S = 900
 
 
 def start(name, store):
@@ -117,7 +116,8 @@ def steps_bits(turns):
     """Those of `steps` of stamped.py in a run that nobody disturbs."""
     with tempfile.TemporaryDirectory() as folder:
         command = [COMMAND.with_name("python"), HERE / "stamped.py", "steps", folder, str(turns)]
-        return ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))[0]
+        environment = {**os.environ, "NAP_S": "0"}
+        return ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment))[0]
 
 
 def bits_of(name):
@@ -129,7 +129,7 @@ MODES = {
     "alone": alone,
     "faults": lambda: recovery_faults.faults(bits_of),
     "death": recovery_seconds.death,
-    "starved": lambda: recovery_seconds.starved(steps_bits(2000)),
+    "starved": lambda: recovery_seconds.starved(steps_bits(recovery_seconds.TURNS)),
     "controller": lambda: recovery_controller.controller(steps_bits(recovery_controller.TURNS)),
     "cost": recovery_cost.cost,
     "s3": lambda: recovery_faults.s3(bits_of),

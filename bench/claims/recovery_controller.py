@@ -17,7 +17,7 @@ from recovery_cluster import ASK_S, PATIENCE_S, cluster
 from stamped import PARTS, stamps
 
 HERE = Path(__file__).resolve().parent
-TURNS = 1_500
+TURNS = int(1_500 * float(os.environ.get("SCALE", "1")))
 # Tasks take milliseconds. Shorter: a busy machine alone makes a shard wait so long. Longer: the controller would have to be away for longer.
 WAIT_S = 1.5
 AWAY_S = (3, 6)

@@ -23,8 +23,10 @@ SCALE = os.environ.get("SCALE", "1")
 MOMENTS = ("save", "move", "recovery", "takeover")
 # What comes next; "any" is whenever it happens to be.
 AIMS = ("any", "any", *MOMENTS)
-# A second loss may follow one of these at once; of the others there may be two already.
-SINGLE = ("worker", "controller", "cut")
+# What is asked for before a fault.
+ASKED = {"save": saving, "move": moving}
+# One more loss may follow these at once: three in a row end a job, and others may be two, or come later.
+SINGLE = ("worker", "controller")
 SAVED_S = 30
 # Whoever is done takes its snapshots along within this.
 GONE_S = 15
@@ -47,35 +49,40 @@ class Round:
         return self.cluster.go_on(seconds, until=lambda: not self.runs() or until())
 
     def saved(self):
-        """Whether a snapshot was taken since the job begun last."""
-        begun = self.cluster.events.of("job-begun")
-        return bool(begun and self.cluster.events.of("snapshot-taken", since=begun[-1]["time"]))
+        """Whether a snapshot was taken since the last fault, and two since the job came."""
+        last = self.faults[-1][1] if self.faults else 0.0
+        taken = self.cluster.events.of("snapshot-taken")
+        return len(taken) >= 2 and taken[-1]["time"] > last
+
+    def is_quiet(self):
+        """Whether nobody is to be given up that is not yet."""
+        return not self.cluster.cut and not self.cluster.expected
+
+    def aim(self, kind):
+        """At what moment a fault comes. One in a recovery follows another one at once, and there must be no third loss."""
+        aim, (last, *_, before) = self.rng.choice(AIMS), self.faults[-1] if self.faults else (None, None)
+        alone = kind != "two" and last in SINGLE and before == "any" and self.is_quiet()
+        return "any" if aim == "recovery" and not alone else aim
 
     def strike(self):
-        last = self.faults[-1][0] if self.faults else None
-        aim = self.rng.choice(AIMS)
-        # There has to be something to recover from, and nobody who counts a third loss.
-        if aim not in ("recovery", "takeover") or last not in SINGLE or (self.faults[-1][2] in ("recovery", "takeover")):
-            aim = "any" if aim == "recovery" else aim
-            self.pause(self.rng.uniform(1, 6))
-            self.pause(SAVED_S, until=self.saved)
-        if not self.runs():
-            return
-        asked = {}
-        if aim in ("save", "move"):
-            asked[aim] = {"save": saving, "move": moving}[aim](self.cluster, self.rng)
+        kind, asked = self.rng.choice(sorted(self.kinds)), {}
+        aim = self.aim(kind)
         if aim == "recovery":
             self.pause(self.rng.uniform(0.3, 2))
-        kind = self.rng.choice(sorted(self.kinds))
-        if aim == "takeover":
-            self.take_over(kind)
+        else:
+            self.pause(self.rng.uniform(0, 4))
+            self.pause(SAVED_S, until=lambda: self.saved() and (kind != "two" or self.is_quiet()))
+        if self.runs() and aim in ASKED:
+            asked[aim] = ASKED[aim](self.cluster, self.rng)
+        if self.runs() and aim == "takeover":
+            self.take_over()
         if self.runs():
-            self.faults.append((kind, time.time(), aim, asked))
+            self.faults.append((kind, time.time(), asked, aim))
             self.kinds[kind](self.cluster, self.rng)
 
-    def take_over(self, kind):
+    def take_over(self):
         """The controller is killed, and the fault comes while the next one takes over."""
-        self.faults.append(("controller", time.time(), "any", {}))
+        self.faults.append(("controller", time.time(), {}, "any"))
         self.kinds["controller"](self.cluster, self.rng)
         self.cluster.look_after()
         self.pause(self.rng.uniform(0.05, 1.5))
@@ -84,7 +91,7 @@ class Round:
         """How many faults came at which moments."""
         found, events = Counter(), list(self.cluster.events.all)
         killed = [at for kind, at, *_ in self.faults if kind == "controller"]
-        for kind, at, _, asked in self.faults:
+        for _, at, asked, _ in self.faults:
             found.update(moments_of(at, asked, events))
             found["takeover"] += any(self.taking_over(events, begun, at) for begun in killed if begun < at)
         return found
@@ -122,8 +129,10 @@ def survive(name, expected, faults, rng, hosts, kinds, kept):
             else:
                 this.pause(1)
         wrong, left = ended(this, expected), []
-        it.go_on(GONE_S, until=lambda: not it.left_files())
-        left += [f"{path} is left in the store" for path in it.left_files()]
+        # The snapshots of a job that ended otherwise are its own until its client has been waited for.
+        if not wrong:
+            it.go_on(GONE_S, until=lambda: not it.left_files())
+            left += [f"{path} is left in the store" for path in it.left_files()]
         counts = {"moments": this.moments(), "from_cuts": this.from_cuts(), "again": this.again()}
         counts["faults"] = [kind for kind, *_ in this.faults]
         wrong += it.wrong

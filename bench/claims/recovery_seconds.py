@@ -113,6 +113,7 @@ def death():
 # ---- no CPU
 
 STARVED_S = 15
+TURNS = 2_000
 BUSY_OF_EACH_CPU = 8
 
 
@@ -157,7 +158,7 @@ def starve(hosts, way, expected):
     """One job, whose workers get no CPU for a while: deaths, and what went wrong."""
     with tempfile.TemporaryDirectory() as folder, cluster(hosts, folder, silence="30s") as it:
         it.whole()
-        job = it.job(HERE / "stamped.py", "steps", it.folder / "stamps", "2000")
+        job = it.job(HERE / "stamped.py", "steps", it.folder / "stamps", str(TURNS))
         it.go_on(ASK_S, until=lambda: it.events.of("snapshot-taken"))
         running = job.poll() is None
         quotas = WAYS[way](it) or []

@@ -1,7 +1,8 @@
 """
 Programs whose kernels tell when they ran, for `recovery.py`: each appends its begin and end to the file of its shard.
 
-    stamped.py steps FOLDER TURNS [ADDRESS]            small steps that wait for each other's sums; the last line is the bits
+    stamped.py steps FOLDER TURNS [ADDRESS]            small steps that wait for each other's sums, of NAP_S seconds each; the last
+                                                       line is the bits
     stamped.py heavy FOLDER TURNS PARTS BYTES ADDRESS  every turn rewrites all of so many partitions
     stamped.py logistic|kmeans|pagerank FOLDER TURNS ADDRESS
                                                        as the models of these names do it, with kernels of numpy
@@ -61,11 +62,13 @@ def made(p, name, make, parts=PARTS):
 
 def steps(folder, turns):
     p = br.Program("steps")
-    x = p.load(np.random.default_rng(3).normal(size=(100_000, 4)), partitions=PARTS)
+    x = p.load(np.random.default_rng(3).normal(size=(40_000, 4)), partitions=PARTS)
     centre = p.dataset("centre", value=np.zeros(4))
 
+    nap_s = float(os.environ.get("NAP_S", "0.005"))
+
     def pull(rows, centre):
-        time.sleep(0.005)
+        time.sleep(nap_s)
         return np.tanh(rows - centre).sum(axis=0)
 
     with p.loop(turns):
