@@ -691,7 +691,7 @@ pub struct ShardTime {
 pub struct Prepare {
     /// Which.
     pub key: JobKey,
-    /// All members, the worker itself among them.
+    /// All members, the worker itself among them, in the order in which they came to the job.
     pub members: Vec<Member>,
     /// How many shards each group has.
     pub shards: Vec<u32>,
