@@ -11,7 +11,8 @@ Jobs that survive: what is injected into them, and what becomes of them.
 
 KILLS says how often each is killed (20 unless told), FAULTS how many faults each job of a cluster is to have seen (200; of s3, all jobs
 together 100), ROUNDS how many rounds `death` (10), `starved` (5) and `controller` (100) have, SCALE how long jobs are beside a minute and
-more (1), JOBS which of them, SEED what is drawn. All but `alone` need root. The last line is JSON.
+more (1), JOBS which of them, KINDS which
+faults, SEED what is drawn. All but `alone` need root. The last line is JSON.
 """
 
 import argparse

@@ -83,7 +83,7 @@ class Round:
     def take_over(self):
         """The controller is killed, and the fault comes while the next one takes over."""
         self.faults.append(("controller", time.time(), {}, "any"))
-        self.kinds["controller"](self.cluster, self.rng)
+        KINDS["controller"](self.cluster, self.rng)
         self.cluster.look_after()
         self.pause(self.rng.uniform(0.05, 1.5))
 
@@ -170,6 +170,7 @@ def ended(this, expected):
 def run_faults(expected_bits, kinds, kept, wanted, names):
     """All jobs, each until it has seen so many faults."""
     seed = int(os.environ.get("SEED", "1"))
+    kinds = {kind: kinds[kind] for kind in os.environ.get("KINDS", " ".join(kinds)).split()}
     wrong, left, all_counts, rows = [], [], Counter(), {}
     moments = Counter(dict.fromkeys(MOMENTS, 0))
     with bridged(6, rate="10gbit") as hosts:
