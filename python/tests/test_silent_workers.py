@@ -130,3 +130,29 @@ def test_a_controller_that_was_stopped_finds_nobody_silent(tmp_path, monkeypatch
             finally:
                 worker.send_signal(signal.SIGINT)
                 worker.communicate()
+
+
+def test_a_worker_with_the_lowest_name_comes_late_and_gets_shards(tmp_path, monkeypatch):
+    """Whoever was there before is called by who comes, whatever their names are."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with running(tmp_path, *CLUSTER, "--no-balance") as (_, address), br.connect(address) as cluster:
+        pid = {worker["id"]: worker["pid"] for worker in cluster.status()["workers"]}["w1"]
+        results = []
+        job = threading.Thread(target=lambda: results.append(counted(1_000).run()["x"]), daemon=True)
+
+        def shards():
+            status = json.loads(told(tmp_path, "status", "--controller", address))
+            return {worker["id"]: worker["shards"] for worker in status["workers"]}
+
+        with stopped(pid):
+            time.sleep(4)
+            job.start()
+            # The job has begun without it.
+            eventually(lambda: shards() == {"w1": 0, "w2": 5})
+        for index in range(2):
+            told(tmp_path, "move", "w1", "--shard", f"0.{index}", "--controller", address)
+        job.join(60)
+        if not results:
+            told(tmp_path, "cancel", "j1", "--controller", address)
+            job.join()
+        assert results == [[1_000] * 4]

@@ -400,6 +400,33 @@ fn a_job_outlives_its_controller_and_a_worker_at_once() {
     assert_eq!(found, here(&text.replace("slow", "fast")), "{told:?}");
 }
 
+/// Whoever has heard all events of a controller asks the next one for those that are new.
+#[test]
+fn events_are_followed_from_one_controller_to_the_next() {
+    let saved = Saved::lasting(15);
+    let cluster = Cluster::connect(&saved.at).unwrap();
+    let mut last = 0;
+    for term in 1..=3 {
+        // Others have happened by then, so numbers that began anew would be behind.
+        let workers = [saved.worker(), saved.worker()];
+        let deadline = Instant::now() + PATIENCE;
+        let mut told = Vec::new();
+        while told.len() < 3 {
+            assert!(Instant::now() < deadline, "term {term}: {told:?}");
+            // An answer that was on its way is lost with who gave it.
+            let more = cluster.events(last).unwrap_or_default();
+            last = more.last().map_or(last, |it| it.number);
+            told.extend(more.into_iter().map(|it| (it.kind, it.cause)));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let first = (EventKind::TookOver, Some(format!("term {term}")));
+        assert_eq!(told[0], first, "{told:?}");
+        drop(workers);
+        saved.depose();
+        saved.succeed(15);
+    }
+}
+
 /// Who comes second in a term ends, and what it has promised is not kept.
 #[test]
 fn a_controller_that_another_has_succeeded_is_deposed() {

@@ -289,7 +289,7 @@ pub const EVENTS_AT_ONCE: usize = 1 << 10;
 /// Something that has happened in a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClusterEvent {
-    /// Its number: each is one more than the one before.
+    /// Its number: each is one more than the one before. The controller's term is in the high 32 bits, so numbers only grow where others take over.
     pub number: u64,
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
@@ -710,7 +710,7 @@ pub struct ShardTime {
 pub struct Prepare {
     /// Which.
     pub key: JobKey,
-    /// All members, the worker itself among them.
+    /// All members, the worker itself among them, in the order in which they came to the job.
     pub members: Vec<Member>,
     /// How many shards each group has.
     pub shards: Vec<u32>,

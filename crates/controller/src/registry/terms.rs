@@ -99,6 +99,11 @@ impl Registry {
         self.lasting.first_generation()
     }
 
+    /// In whose term it is; 0: nothing outlives this controller.
+    pub fn term(&self) -> u32 {
+        self.lasting.term
+    }
+
     /// Whether what is said to it outlives this controller.
     pub(super) fn lasts(&self) -> bool {
         self.lasting.term > 0

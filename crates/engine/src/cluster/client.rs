@@ -245,13 +245,20 @@ impl Cluster {
         }
     }
 
-    /// What an earlier conversation left is of no interest, but that the controller is gone.
+    /// What an earlier conversation left is of no interest, but that the controller is gone, or that jobs outlive it: it says so to whoever
+    /// introduces itself, so before the first question or behind it.
     fn forget_earlier(&self, inbox: &Receiver<LinkEvent>) -> Result<(), ClusterError> {
         for heard in inbox.try_iter() {
-            if let LinkEvent::Lost(link, loss) = heard
-                && link == self.controller()
-            {
-                return Err(self.lost(loss));
+            match heard {
+                LinkEvent::Lost(link, loss) if link == self.controller() => {
+                    return Err(self.lost(loss));
+                }
+                LinkEvent::Frame(link, frame) if link == self.controller() => {
+                    if matches!(wire::message(&frame), Ok(Message::Lasting)) {
+                        self.lasts.store(true, Ordering::Release);
+                    }
+                }
+                _ => {}
             }
         }
         match self.loss() {

@@ -570,7 +570,9 @@ impl State {
     /// Something has happened: it gets its number and its time.
     fn note(&mut self, event: ClusterEvent) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let number = self.events.back().map_or(1, |it| it.number + 1);
+        // Whoever has followed the controller before asks for what is new.
+        let first = (u64::from(self.registry.term()) << 32) + 1;
+        let number = self.events.back().map_or(first, |it| it.number + 1);
         self.events.push_back(ClusterEvent {
             number,
             at_ms: since.unwrap_or_default().as_millis() as u64,

@@ -112,3 +112,43 @@ impl Cluster {
         self.say(link, Message::Introduce(ourselves()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{
+        ControllerOptions, ControllerProcess, JOBS_AT_ONCE, Rendezvous, SILENCE, Token,
+    };
+
+    /// Longer than a controller of this process takes to answer.
+    const ANSWERED: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn what_a_controller_says_before_the_first_question_is_heard() {
+        let state = tempfile::tempdir().unwrap();
+        let token = Token::new([9; 32]);
+        let controller = ControllerProcess::start(ControllerOptions {
+            bind: "127.0.0.1:0".parse().unwrap(),
+            token: token.clone(),
+            tls: None,
+            balance_each: None,
+            jobs_at_once: JOBS_AT_ONCE,
+            snapshots: None,
+            state: Some(state.path().display().to_string()),
+            silence: SILENCE,
+        });
+        let controller = controller.unwrap();
+        let cluster = Cluster::connect(&Rendezvous {
+            address: controller.address(),
+            token,
+            tls: None,
+        });
+        let cluster = cluster.unwrap();
+        cluster.lasts.store(false, Ordering::Release);
+        cluster.say(cluster.controller(), Message::Introduce(ourselves()));
+        // The answer lies there when the question is put.
+        std::thread::sleep(ANSWERED);
+        cluster.status().unwrap();
+        assert!(cluster.lasts());
+    }
+}

@@ -277,7 +277,9 @@ impl Hosted {
         Ok(Node::new(plan, map, options))
     }
 
-    /// Its links: of two workers the one of the higher name dials, and all of them the controller.
+    /// Its links: whoever came to the job later dials, and all dial the controller. Members are told in the order in which they came, those of the job's
+    /// beginning by their names. A name says nothing of that: a worker that was silent when the job began, or came back late to a controller
+    /// that has taken over, has a low one.
     fn enter(&self, shared: &Arc<WorkerShared>, me: WorkerId, prepare: &Prepare, job: &Arc<Job>) {
         let side = Side {
             key: self.key,
@@ -289,7 +291,8 @@ impl Hosted {
         shared
             .board()
             .dial(self.key, WorkerId::CONTROLLER, controller);
-        for member in prepare.members.iter().filter(|member| member.worker < me) {
+        let before = prepare.members.iter();
+        for member in before.take_while(|member| member.worker != me) {
             shared.board().dial(self.key, member.worker, member.at);
         }
     }
