@@ -265,6 +265,8 @@ pub enum Message<'a> {
     },
     /// The controller to a client, before [`Status`](Message::Status) where there are any: the workers that were lost last, the newest last.
     Deaths(Vec<Death>),
+    /// A client to the controller, before [`Submit`](Message::Submit): the job that it submits next begins at this snapshot, which may be another cluster's.
+    Restore(KeptPlace),
 }
 
 /// The most events that one message tells.

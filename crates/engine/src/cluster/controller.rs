@@ -530,6 +530,12 @@ impl State {
                     machine.hurry();
                 }
             }
+            Order::Adopt { key, from, into } => {
+                self.places.insert(key.job, into.place.clone());
+                if let Some(writing) = &self.writing {
+                    writing.adopt(key, from, into.place);
+                }
+            }
             Order::Log(entry) => {
                 if let Some(logging) = &self.logging {
                     self.unlogged += 1;
@@ -594,7 +600,7 @@ impl State {
             every: cuts.every.unwrap_or(SnapshotEvery::Off),
             base: at.next().cloned(),
             // Generations of this controller's begin there as well.
-            after: (key.generation.0 >> 32) << 32,
+            after: numbers_from(key),
         }
     }
 
@@ -614,6 +620,11 @@ impl State {
             shared.board().say(*link, [framed(message)]);
         }
     }
+}
+
+/// The number after which cuts of a job are numbered, which no other term has.
+fn numbers_from(key: JobKey) -> u64 {
+    (key.generation.0 >> 32) << 32
 }
 
 /// Has the links of workers and clients.
