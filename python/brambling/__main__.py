@@ -58,13 +58,15 @@ class Host:
 
         return _bench.main(threads, smoke=smoke, as_json=json)
 
-    def connect(self, address: str, token_file: str | None, tls: str | None) -> None:
+    def connect(
+        self, address: str, token_file: str | os.PathLike[str] | None, tls: str | os.PathLike[str] | None
+    ) -> None:
         from brambling import _cluster
 
         # Open to the end of the process.
         _cluster.connect(address, token_file=token_file, tls=tls)
 
-    def run_kept(self, program: bytes, folder: str) -> int:
+    def run_kept(self, program: bytes, folder: str | os.PathLike[str]) -> int:
         from brambling import _restored
 
         try:

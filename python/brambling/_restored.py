@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from brambling._program.result import _owned
 from brambling._program.travel import loads
 
 
-def run(program: bytes, folder: str) -> None:
+def run(program: bytes, folder: str | os.PathLike[str]) -> None:
     """Run a program here or on the cluster that is connected, and write what it keeps."""
     if program[:4] != b"BRPY":
         raise BuildError("the program is one of Brambling's own, whose script has to take the results; give the script as well")

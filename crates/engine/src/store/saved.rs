@@ -92,8 +92,11 @@ pub(crate) fn each_part(
         };
         if checksum(&bytes) != part.checksum {
             return Ok(Err(format!(
-                "{object} is damaged: the checksum of {} bytes from byte {} on, partition {} of {}, is not the one that was written",
-                part.bytes, part.start, part.shard, part.dataset
+                "{object} is damaged: the checksum of {} bytes from byte {} on, partition {} of dataset {}, is not the one that was written",
+                part.bytes,
+                part.start,
+                part.shard,
+                part.dataset.index()
             )));
         }
         take(part, &bytes)?;
