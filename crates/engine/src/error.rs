@@ -40,10 +40,16 @@ pub enum Error {
     Store(#[from] StoreError),
     /// It was to go on from a snapshot, and cannot.
     #[error(transparent)]
-    Restore(#[from] RestoreError),
+    Restore(Box<RestoreError>),
     /// A job was started from inside a kernel.
     #[error(
         "a kernel cannot run a program: its thread is busy with this one; run it after the job has ended"
     )]
     Nested,
+}
+
+impl From<RestoreError> for Error {
+    fn from(error: RestoreError) -> Error {
+        Error::Restore(Box::new(error))
+    }
 }
