@@ -86,7 +86,7 @@ impl Registry {
         self.note_job(EventKind::JobSubmitted, key, None);
         self.tell(from, OwnedMessage::Queued(id));
         match restores {
-            Some(at) => self.adopt(id, at),
+            Some(at) => self.copy_snapshot(id, at),
             None => self.queued.push_back(id),
         }
         self.begin_next();

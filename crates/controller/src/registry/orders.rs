@@ -100,9 +100,9 @@ pub enum Order {
     },
     /// A job is to be saved as soon as it can be ([`Controller::hurry`](crate::Controller::hurry)).
     Save(JobKey),
-    /// A job begins at a snapshot that is not its own: make one of its own of it. [`Registry::on_adopted`](super::Registry::on_adopted) or
-    /// [`Registry::on_unadopted`](super::Registry::on_unadopted) is to be told what became of it.
-    Adopt {
+    /// A job begins at a snapshot that is not its own: make one of its own of it. [`Registry::on_copied`](super::Registry::on_copied) or
+    /// [`Registry::on_uncopied`](super::Registry::on_uncopied) is to be told what became of it.
+    Copy {
         /// Which.
         key: JobKey,
         /// The snapshot.

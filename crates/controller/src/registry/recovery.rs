@@ -126,16 +126,16 @@ impl Registry {
     }
 
     /// A job that is to begin at another's snapshot: it waits until it has one of its own.
-    pub(super) fn adopt(&mut self, id: JobId, from: KeptPlace) {
+    pub(super) fn copy_snapshot(&mut self, id: JobId, from: KeptPlace) {
         let Some((into, _)) = self.kept_place(id) else {
             return self.end(id, Some(UNKEPT.into()));
         };
         let key = JobKey::new(id, self.jobs[&id].generation);
-        self.orders.push(Order::Adopt { key, from, into });
+        self.orders.push(Order::Copy { key, from, into });
     }
 
     /// It has one. What it has to begin at is there, so it waits for its turn.
-    pub fn on_adopted(&mut self, key: JobKey, cut: u64) {
+    pub fn on_copied(&mut self, key: JobKey, cut: u64) {
         let job = (self.jobs.get_mut(&key.job)).filter(|it| it.generation == key.generation);
         let Some(job) = job.filter(|it| it.state == JobState::Queued) else {
             return;
@@ -147,7 +147,7 @@ impl Registry {
     }
 
     /// It gets none: it ends, and why.
-    pub fn on_unadopted(&mut self, key: JobKey, why: String) {
+    pub fn on_uncopied(&mut self, key: JobKey, why: String) {
         let job = self.jobs.get(&key.job);
         if job.is_some_and(|it| it.state == JobState::Queued && it.generation == key.generation) {
             self.end(key.job, Some(why));

@@ -152,7 +152,7 @@ impl Registry {
                 self.lasting.awaited.retain(|it| *it != id);
                 let begins = self.jobs[&id].snapshots.is_empty();
                 if let Some(at) = restores.filter(|_| begins && !self.queued.contains(&id)) {
-                    self.adopt(id, at.clone());
+                    self.copy_snapshot(id, at.clone());
                 } else if !self.queued.contains(&id) {
                     // Older jobs came first, whoever's client is quicker.
                     let place = self.queued.partition_point(|it| *it < id);

@@ -280,43 +280,43 @@ fn restoring(every: SnapshotEvery) -> (Registry, KeptPlace) {
 fn a_job_that_begins_at_another_snapshot_waits_for_its_own() {
     let (mut registry, at) = restoring(SnapshotEvery::Turns(3));
     let orders = say(&mut registry, CLIENT, submit(&[4]));
-    let adopts = orders.iter().find_map(|it| match it {
-        Order::Adopt { key, from, into } => Some((*key, from.clone(), into.place.clone())),
+    let copies = orders.iter().find_map(|it| match it {
+        Order::Copy { key, from, into } => Some((*key, from.clone(), into.place.clone())),
         _ => None,
     });
     let place = format!("cluster-1/{}", FIRST.job.0);
-    assert_eq!(adopts, Some((FIRST, at, place)), "{orders:?}");
+    assert_eq!(copies, Some((FIRST, at, place)), "{orders:?}");
     assert!(told(&orders, B).is_empty(), "it has not begun");
     // Neither does it when something else happens.
     registry.on_tick(Duration::from_secs(1));
     assert_eq!(state(&registry, FIRST.job.0), JobState::Queued);
     registry.take_orders();
-    registry.on_adopted(FIRST, 1);
+    registry.on_copied(FIRST, 1);
     let orders = registry.take_orders();
     let [OwnedMessage::Prepare(prepare)] = told(&orders, B)[..] else {
         panic!("{orders:?}");
     };
     assert_eq!(prepare.kept.as_ref().and_then(|it| it.cut), Some(1));
     // Said twice, it begins once.
-    registry.on_adopted(FIRST, 1);
+    registry.on_copied(FIRST, 1);
     assert_eq!(registry.take_orders(), []);
     // What its client submits next begins at its start.
     let orders = say(&mut registry, CLIENT, submit(&[4]));
-    assert!(!orders.iter().any(|it| matches!(it, Order::Adopt { .. })));
+    assert!(!orders.iter().any(|it| matches!(it, Order::Copy { .. })));
 }
 
 #[test]
-fn a_job_whose_snapshot_cannot_be_adopted_ends_with_the_cause() {
+fn a_job_whose_snapshot_cannot_be_copied_ends_with_the_cause() {
     let (mut registry, _) = restoring(SnapshotEvery::Turns(3));
     say(&mut registry, CLIENT, submit(&[4]));
-    registry.on_unadopted(FIRST, "it is damaged".into());
+    registry.on_uncopied(FIRST, "it is damaged".into());
     let orders = registry.take_orders();
     let [OwnedMessage::Over { failure, .. }] = told(&orders, CLIENT)[..] else {
         panic!("{orders:?}");
     };
     assert_eq!(failure.as_deref(), Some("it is damaged"));
     // It came too late.
-    registry.on_adopted(FIRST, 1);
+    registry.on_copied(FIRST, 1);
     assert_eq!(registry.take_orders(), []);
 }
 

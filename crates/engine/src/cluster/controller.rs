@@ -530,10 +530,10 @@ impl State {
                     machine.hurry();
                 }
             }
-            Order::Adopt { key, from, into } => {
+            Order::Copy { key, from, into } => {
                 self.places.insert(key.job, into.place.clone());
                 if let Some(writing) = &self.writing {
-                    writing.adopt(key, from, into.place);
+                    writing.copy_snapshot(key, from, into.place);
                 }
             }
             Order::Log(entry) => {

@@ -20,7 +20,7 @@ enum StoreTask {
     Commit(JobKey, String, Box<CutManifest>),
     Clear(JobId, String),
     /// Makes a snapshot of a job's own of another one.
-    Adopt(JobKey, KeptPlace, String),
+    Copy(JobKey, KeptPlace, String),
 }
 
 /// The thread that writes.
@@ -76,8 +76,8 @@ impl SnapshotWriting {
         self.give(StoreTask::Commit(key, place, manifest));
     }
 
-    pub(super) fn adopt(&self, key: JobKey, from: KeptPlace, place: String) {
-        self.give(StoreTask::Adopt(key, from, place));
+    pub(super) fn copy_snapshot(&self, key: JobKey, from: KeptPlace, place: String) {
+        self.give(StoreTask::Copy(key, from, place));
     }
 
     pub(super) fn clear(&self, job: JobId, place: KeptPlace) {
@@ -113,7 +113,7 @@ impl Works {
         while let Ok(task) = come.recv() {
             match task {
                 StoreTask::Commit(key, place, manifest) => self.commit(key, &place, *manifest),
-                StoreTask::Adopt(key, from, place) => self.adopt(key, &from, &place),
+                StoreTask::Copy(key, from, place) => self.copy_snapshot(key, &from, &place),
                 StoreTask::Clear(job, place) => {
                     self.kept.remove(&job);
                     // What is left lies under the name of a cluster that nobody else has.
@@ -136,25 +136,25 @@ impl Works {
     }
 
     /// A job begins at another one's snapshot. It gets a copy: what becomes of that one does not matter to it.
-    fn adopt(&mut self, of: JobKey, from: &KeptPlace, place: &str) {
+    fn copy_snapshot(&mut self, of: JobKey, from: &KeptPlace, place: &str) {
         let made = self.copy(of, from, place);
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
         let manifest = match made {
             Ok(manifest) => manifest,
-            Err(why) => return shared.on_unadopted(of, why),
+            Err(why) => return shared.on_uncopied(of, why),
         };
         if let Some(log) = &self.log {
             let (job, cut) = (of.job, manifest.cut);
             match log.append(LogEntry::Snapshot { job, cut }) {
                 Ok(()) => {}
                 Err(LogEnd::Deposed) => return shared.on_deposed(),
-                Err(LogEnd::Store(error)) => return shared.on_unadopted(of, error.to_string()),
+                Err(LogEnd::Store(error)) => return shared.on_uncopied(of, error.to_string()),
             }
         }
         self.kept.insert(of.job, vec![manifest.clone()]);
-        shared.on_adopted(of, manifest);
+        shared.on_copied(of, manifest);
     }
 
     fn copy(&self, of: JobKey, from: &KeptPlace, place: &str) -> Result<CutManifest, String> {
@@ -211,17 +211,17 @@ impl Works {
 }
 
 impl ControllerShared {
-    fn on_adopted(self: &Arc<Self>, of: JobKey, manifest: CutManifest) {
+    fn on_copied(self: &Arc<Self>, of: JobKey, manifest: CutManifest) {
         let mut state = self.state();
         let cut = manifest.cut;
         state.bases.insert(of.job, vec![manifest]);
-        state.registry.on_adopted(of, cut);
+        state.registry.on_copied(of, cut);
         state.act(self);
     }
 
-    fn on_unadopted(self: &Arc<Self>, of: JobKey, why: String) {
+    fn on_uncopied(self: &Arc<Self>, of: JobKey, why: String) {
         let mut state = self.state();
-        state.registry.on_unadopted(of, why);
+        state.registry.on_uncopied(of, why);
         state.act(self);
     }
 
