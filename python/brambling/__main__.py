@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from brambling import _native
+from brambling._errors import Error
 
 FAILED = 1
 INTERRUPTED = 130
@@ -56,6 +57,27 @@ class Host:
         from brambling import _bench
 
         return _bench.main(threads, smoke=smoke, as_json=json)
+
+    def connect(
+        self, address: str, token_file: str | os.PathLike[str] | None, tls: str | os.PathLike[str] | None
+    ) -> None:
+        from brambling import _cluster
+
+        # Open to the end of the process.
+        _cluster.connect(address, token_file=token_file, tls=tls)
+
+    def run_kept(self, program: bytes, folder: str | os.PathLike[str]) -> int:
+        from brambling import _restored
+
+        try:
+            _restored.run(program, folder)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return INTERRUPTED
+        except Error as error:
+            print(f"error: {error}", file=sys.stderr)
+            return FAILED
+        return 0
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "brambling"]

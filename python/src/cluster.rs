@@ -213,9 +213,10 @@ impl PyCluster {
     ) -> PyResult<Outcome> {
         run::check_process()?;
         let cluster = self.open()?;
-        let (program, handles) = (builder.program(), builder.handles());
+        let (mut program, handles) = (builder.program(), builder.handles());
         let mut caller = PyCaller::default();
         let outcome = py.detach(|| {
+            brambling::give_restored(&mut program)?;
             let plan = Plan::compile(Arc::new(program), &Bindings::default())?;
             let is_given = snapshot_every.is_some();
             let options = run::kept(run::options(None, weight), None, snapshot_every);

@@ -70,6 +70,26 @@ impl brambling_cli::Host for PyHost {
         Some(Box::new(PySource))
     }
 
+    fn connect(&mut self, to: brambling_cli::HostCluster<'_>) -> Result<(), String> {
+        attach(|py| {
+            let host = self.host.bind(py);
+            let connected = host.call_method1("connect", (to.address, to.token_file, to.tls));
+            connected
+                .map(drop)
+                .map_err(|error| error.value(py).to_string())
+        })
+    }
+
+    fn run_kept(&mut self, program: &[u8], folder: &Path) -> u8 {
+        self.ask(
+            |host| {
+                let program = pyo3::types::PyBytes::new(host.py(), program);
+                host.call_method1("run_kept", (program, folder))?.extract()
+            },
+            brambling_cli::FAILED,
+        )
+    }
+
     fn command(&self) -> Vec<OsString> {
         self.ask(|host| host.call_method0("command")?.extract(), Vec::new())
     }

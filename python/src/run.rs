@@ -171,6 +171,7 @@ impl PyCaller {
             }
             Error::Cluster(error) => crate::raise("ClusterError", error.to_string()),
             Error::Store(error) => crate::raise("StoreError", error.to_string()),
+            Error::Restore(error) => crate::raise("StoreError", error.to_string()),
             other => crate::raise("Error", other.to_string()),
         }
     }

@@ -14,6 +14,7 @@ use crate::jobs::{CancelArguments, JobsArguments};
 use crate::logs::LogsArguments;
 use crate::model::{self, ModelArguments};
 use crate::probe::ProbeArguments;
+use crate::restore::RestoreArguments;
 use crate::shards::{DrainArguments, MoveArguments};
 use crate::sort::{self, SortArguments};
 use crate::submit::SubmitArguments;
@@ -177,6 +178,23 @@ of its client. JSON has `id`, `name`, `state`, `generation`, `position`, `tasks_
 const EVENTS_HELP: &str = "\
 A line for each event, the oldest first: time (seconds since 1970), kind, worker, job, generation, cut, bytes, seconds, cause; `-` for what it does not have. JSON \
 has the same keys. The controller keeps the last 10,000. With --follow it goes on until Ctrl-C.";
+
+const SNAPSHOTS_HELP: &str = "\
+Examples:
+  brambling snapshots                           of the one cluster of this account
+  brambling snapshots --store /srv/snapshots    of a store, whether its clusters are there or not
+
+The first column is the name for `brambling restore`.";
+
+const RESTORE_HELP: &str = "\
+Examples:
+  brambling restore j7/12 --store /srv/snapshots
+  brambling restore j7/12 --store /srv/snapshots --on 10.0.0.7:7077
+  brambling restore j7/12 --store /srv/snapshots --on 10.0.0.7:7077 nightly.py --region north
+
+Without a script the program runs that was kept beside the snapshot, and its results go to files: .npy, and .pickle for what is no array.
+With the script that made it, the script runs: its program goes on from the snapshot, and the script gets the results.
+Exit code 1: the snapshot, or what it needs, cannot be used.";
 
 const SNAPSHOT_HELP: &str = "\
 The job is saved at the next turn of its loop, and goes on. Prints the snapshot's number once it exists. The controller needs --store or --state.";
@@ -369,8 +387,15 @@ pub(crate) enum Command {
     /// Tell what has happened in a cluster
     #[command(after_help = EVENTS_HELP)]
     Events(EventsArguments),
-    /// List the snapshots of a cluster's jobs
+    /// List the snapshots of a cluster's jobs, or those of a store
+    #[command(after_help = SNAPSHOTS_HELP)]
     Snapshots(SnapshotsArguments),
+    /// Go on from a snapshot, here or on a cluster
+    #[command(
+        after_help = RESTORE_HELP,
+        override_usage = "brambling restore SNAPSHOT [--on HOST:PORT] [--store DIR] [--output DIR] [FILE.py|EXAMPLE [ARGS]...]"
+    )]
+    Restore(RestoreArguments),
     /// Save a job now
     #[command(after_help = SNAPSHOT_HELP)]
     Snapshot(SnapshotArguments),

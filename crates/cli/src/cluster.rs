@@ -73,6 +73,12 @@ pub(crate) struct TlsFolder {
     tls: Option<PathBuf>,
 }
 
+impl TlsFolder {
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.tls.as_deref()
+    }
+}
+
 #[derive(clap::Args)]
 pub(crate) struct ControllerArguments {
     /// Where it listens; port 0 is any free one

@@ -4,8 +4,8 @@ use crate::cluster::{LOOKS, Where, fail};
 use crate::shards::{Looks, connect, job, tell};
 use crate::table;
 use crate::{Host, INTERRUPTED, OK, Streams};
-use brambling::Caller;
 use brambling::cluster::{Cluster, ClusterEvent, JobId, SnapshotStatus};
+use brambling::{Caller, Error, ListedSnapshot, SnapshotStore};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -29,6 +29,9 @@ pub(crate) struct SnapshotsArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Of this directory, or s3://BUCKET/PREFIX, in which clusters or scripts have saved jobs
+    #[arg(long, value_name = "DIR", conflicts_with = "controller")]
+    store: Option<String>,
     #[command(flatten)]
     at: Where,
 }
@@ -153,21 +156,55 @@ pub(crate) fn events(
 /// A snapshot, for other programs. The keys are stable.
 #[derive(Serialize)]
 struct SnapshotLine {
-    job: String,
+    /// By which it is restored.
+    snapshot: String,
+    /// Of one that a cluster has saved.
+    job: Option<String>,
     name: String,
     cut: u64,
     turns: u64,
     bytes: u64,
     objects: u64,
+    /// Why it cannot be used.
+    trouble: Option<String>,
+}
+
+impl From<SnapshotStatus> for SnapshotLine {
+    fn from(it: SnapshotStatus) -> SnapshotLine {
+        SnapshotLine {
+            snapshot: format!("{}/{}", it.job, it.cut),
+            job: Some(it.job.to_string()),
+            name: it.name,
+            cut: it.cut,
+            turns: it.turns,
+            bytes: it.bytes,
+            objects: it.objects,
+            trouble: None,
+        }
+    }
+}
+
+impl From<ListedSnapshot> for SnapshotLine {
+    fn from(it: ListedSnapshot) -> SnapshotLine {
+        SnapshotLine {
+            snapshot: it.name,
+            job: it.job.map(|job| job.to_string()),
+            name: it.program,
+            cut: it.cut,
+            turns: it.turns,
+            bytes: it.bytes,
+            objects: it.objects,
+            trouble: it.trouble,
+        }
+    }
 }
 
 pub(crate) fn snapshots(arguments: &SnapshotsArguments, streams: &mut Streams<'_>) -> u8 {
-    let found = arguments.at.find();
-    match found.and_then(|at| Cluster::connect(&at)?.snapshots()) {
-        Ok(snapshots) => {
+    match found(arguments) {
+        Ok(lines) => {
             streams.out(match arguments.json {
-                true => json(snapshots),
-                false => listed(&snapshots),
+                true => serde_json::to_string(&lines).expect("texts and numbers") + "\n",
+                false => listed(&lines, arguments.store.is_some()),
             });
             OK
         }
@@ -175,33 +212,35 @@ pub(crate) fn snapshots(arguments: &SnapshotsArguments, streams: &mut Streams<'_
     }
 }
 
-fn json(snapshots: Vec<SnapshotStatus>) -> String {
-    let line = |it: SnapshotStatus| SnapshotLine {
-        job: it.job.to_string(),
-        name: it.name,
-        cut: it.cut,
-        turns: it.turns,
-        bytes: it.bytes,
-        objects: it.objects,
-    };
-    let lines: Vec<SnapshotLine> = snapshots.into_iter().map(line).collect();
-    serde_json::to_string(&lines).expect("texts and numbers") + "\n"
+fn found(arguments: &SnapshotsArguments) -> Result<Vec<SnapshotLine>, Error> {
+    if let Some(store) = &arguments.store {
+        let all = SnapshotStore::open(store)?.snapshots()?;
+        return Ok(all.into_iter().map(SnapshotLine::from).collect());
+    }
+    let all = Cluster::connect(&arguments.at.find()?)?.snapshots()?;
+    Ok(all.into_iter().map(SnapshotLine::from).collect())
 }
 
-fn listed(snapshots: &[SnapshotStatus]) -> String {
+fn listed(snapshots: &[SnapshotLine], of_store: bool) -> String {
     if snapshots.is_empty() {
-        return "no snapshots; a controller with --store or --state saves its jobs\n".into();
+        return match of_store {
+            true => "no snapshots in this store\n".into(),
+            false => "no snapshots; a controller with --store or --state saves its jobs\n".into(),
+        };
     }
-    let heads = ["JOB", "NAME", "CUT", "TURNS", "BYTES", "OBJECTS"];
+    let heads = ["SNAPSHOT", "NAME", "TURNS", "BYTES", "OBJECTS", "USABLE"];
     let mut rows = vec![heads.map(str::to_owned)];
     rows.extend(snapshots.iter().map(|it| {
         [
-            it.job.to_string(),
+            it.snapshot.clone(),
             table::shown(&it.name),
-            it.cut.to_string(),
             it.turns.to_string(),
             it.bytes.to_string(),
             it.objects.to_string(),
+            match &it.trouble {
+                Some(why) => format!("no: {why}"),
+                None => "yes".into(),
+            },
         ]
     }));
     table::rows(&rows)

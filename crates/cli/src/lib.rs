@@ -29,6 +29,7 @@ mod model;
 mod nearest;
 mod probe;
 mod reports;
+mod restore;
 mod run;
 mod shards;
 mod sort;
@@ -81,6 +82,21 @@ pub trait Host {
     fn source(&self) -> Option<Box<dyn Source>> {
         None
     }
+    /// Programs of this process run on a cluster from now on.
+    ///
+    /// # Errors
+    /// Why they do not.
+    fn connect(&mut self, to: HostCluster<'_>) -> Result<(), String> {
+        Err(format!(
+            "this command runs no programs on the cluster at {}",
+            to.address
+        ))
+    }
+    /// Runs a program that was kept as these bytes, and writes what it keeps to a folder, a file for each dataset; the result is the exit code.
+    fn run_kept(&mut self, program: &[u8], folder: &Path) -> u8 {
+        let _ = (program, folder);
+        FAILED
+    }
     /// How this command is started in another process.
     fn command(&self) -> Vec<OsString> {
         std::env::args_os().take(1).collect()
@@ -93,6 +109,17 @@ pub trait Host {
     fn versions(&self) -> Vec<(String, String)>;
     /// Whether the user has asked to stop since the last call. Asked every few milliseconds.
     fn interrupted(&mut self) -> bool;
+}
+
+/// A cluster, as a user names it.
+#[derive(Clone, Copy, Debug)]
+pub struct HostCluster<'a> {
+    /// Its controller's address.
+    pub address: &'a str,
+    /// The file that the controller wrote, if it is named.
+    pub token_file: Option<&'a Path>,
+    /// The folder with its certificates, if it is named.
+    pub tls: Option<&'a Path>,
 }
 
 /// How a bench of the host's is run.
@@ -227,6 +254,7 @@ fn with_streams(
         Command::Events(arguments) => events::events(&arguments, host, &mut streams),
         Command::Snapshots(arguments) => events::snapshots(&arguments, &mut streams),
         Command::Snapshot(arguments) => events::snapshot(&arguments, host, &mut streams),
+        Command::Restore(arguments) => restore::restore(&arguments, host, &mut streams),
         Command::Cancel(arguments) => jobs::cancel(&arguments, host, &mut streams),
         Command::Top(arguments) => top::top(&arguments, host, &mut streams),
         Command::Logs(arguments) => logs::logs(&arguments, host, &mut streams),

@@ -344,6 +344,7 @@ impl Registry {
             Message::Brings(brings) => self.clients.bring(from, brings),
             Message::Named(name) => self.lasting.name(from, name),
             Message::Survives(survives) => self.clients.survive(from, survives),
+            Message::Restore(at) => self.clients.restore(from, at),
             Message::Arrange { columns } => self.clients.arrange(from, columns),
             Message::Submit(submit) => return self.on_submit(from, &submit),
             Message::Cancel(job) => self.on_cancel(from, job),

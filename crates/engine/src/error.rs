@@ -2,6 +2,7 @@
 
 use crate::SettingsError;
 use crate::cluster::ClusterError;
+use crate::restore::RestoreError;
 use brambling_operators::simd::SelectError;
 use brambling_program::BuildError;
 use brambling_storage::StoreError;
@@ -37,9 +38,18 @@ pub enum Error {
     /// What is to be kept of jobs cannot be kept or read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// It was to go on from a snapshot, and cannot.
+    #[error(transparent)]
+    Restore(Box<RestoreError>),
     /// A job was started from inside a kernel.
     #[error(
         "a kernel cannot run a program: its thread is busy with this one; run it after the job has ended"
     )]
     Nested,
+}
+
+impl From<RestoreError> for Error {
+    fn from(error: RestoreError) -> Error {
+        Error::Restore(Box::new(error))
+    }
 }

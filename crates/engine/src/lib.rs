@@ -30,6 +30,7 @@ mod ledger;
 pub mod map_reduce;
 pub mod ml;
 mod outcome;
+mod restore;
 mod run;
 mod settings;
 pub mod sort;
@@ -56,6 +57,10 @@ pub use brambling_worker::executor::{
 pub use error::Error;
 pub use ledger::{Ledgers, record_ledgers, recorded_ledgers};
 pub use outcome::Outcome;
+pub use restore::{
+    ChosenSnapshot, ListedSnapshot, RestoreError, SnapshotStore, end_restore, give_restored,
+    set_restore,
+};
 pub use run::{RunOptions, run};
 pub use settings::{
     ENVIRONMENT, FILE_NAME, InUse, Log, Resolved, SETTINGS, Setting, SettingSource, Settings,

@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, ClusterError};
 use crate::interrupt::CtrlC;
 use crate::ledger;
+use crate::restore::{give_restored, take_restore};
 use crate::store::{StoreCaller, Stored};
 use crate::{Error, Failure, Ledgers, Outcome, Resolved, Settings, SpillTo, TaskTimes};
 use brambling_machine::Ledger;
@@ -272,7 +273,8 @@ impl RunOptions {
         Ok(outcome)
     }
 
-    fn run_there(&self, program: Program, caller: &mut dyn Caller) -> Result<Outcome, Error> {
+    fn run_there(&self, mut program: Program, caller: &mut dyn Caller) -> Result<Outcome, Error> {
+        give_restored(&mut program)?;
         match &self.place {
             RunsOn::Here => self.run_here(program, caller),
             RunsOn::On { cluster, described } => {
@@ -320,7 +322,18 @@ impl RunOptions {
         let settings = self.settings.resolve()?;
         simd::select(settings.isa)?;
         let plan = Plan::compile(Arc::new(program), &self.bindings)?;
-        let stored = Stored::begin(&settings, &plan, caller)?;
+        let chosen = take_restore(&plan)?;
+        let going_on = (chosen.as_ref())
+            .map(|chosen| chosen.restored(&plan))
+            .transpose()?;
+        let stored = match &chosen {
+            // It is kept where it was, and under another command.
+            Some(chosen) => {
+                caller.told(&chosen.line());
+                None
+            }
+            None => Stored::begin(&settings, &plan, caller)?,
+        };
         let mut stored = match stored {
             Some(Stored::Ended(results)) => {
                 let mut outcome = results.into_outcome(plan);
@@ -349,7 +362,7 @@ impl RunOptions {
             asked: Some(asked),
             spilled,
             cuts: stored.as_ref().map(|it| it.keeper()),
-            restored: stored.as_mut().and_then(|it| it.restored()),
+            restored: going_on.or_else(|| stored.as_mut().and_then(|it| it.restored())),
         };
         let job = Job::new(plan, pool.parkers(), options);
         let coordinating = stored.map(|it| it.coordinate(&job)).transpose()?;

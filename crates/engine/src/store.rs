@@ -11,6 +11,7 @@ mod mailbox;
 mod marks;
 mod parts;
 mod places;
+mod saved;
 mod stored;
 
 pub use places::{clear_stored, is_commanded, set_command, set_fresh, set_store};
@@ -18,9 +19,10 @@ pub use places::{clear_stored, is_commanded, set_command, set_fresh, set_store};
 pub(crate) use places::of_process;
 
 pub(crate) use every::{GIVE as EVERY_GIVE, parse as parse_every};
-pub(crate) use found::read_values;
+pub(crate) use found::{changed, read_values};
 pub(crate) use mailbox::{CutMailbox, Said};
 pub(crate) use parts::SnapshotWriter;
+pub(crate) use saved::{SnapshotName, each_part};
 pub(crate) use stored::{StoreCaller, Stored};
 
 /// Outcomes of a program's own signals, as far as they are known.

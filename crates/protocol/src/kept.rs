@@ -3,10 +3,12 @@
 
 mod manifest;
 mod part;
+mod program;
 mod record;
 
 pub use manifest::{CutManifest, KeptResults, SourceMark, StoredPart};
 pub use part::{PartsEnd, PartsHead, checksum};
+pub use program::KeptProgram;
 pub use record::{LogEntry, LogRecord, LoggedJob, LoggedTerm};
 
 use serde::Serialize;

@@ -281,6 +281,8 @@ pub enum Message<'a> {
     Holding(Holding),
     /// The controller to a worker: it has taken the job over as it is.
     Adopted(JobKey),
+    /// A client to the controller, before [`Submit`](Message::Submit): the job that it submits next begins at this snapshot, which may be another cluster's.
+    Restore(KeptPlace),
 }
 
 /// The most events that one message tells.

@@ -2,7 +2,7 @@
 
 use super::{JobState, OwnedMessage, PeerLink, RegisteredJob, Registry, RegistryError, WEIGHT_MAX};
 use crate::WorkerLoss;
-use brambling_protocol::message::{Brings, Client, JobDetails, Survives};
+use brambling_protocol::message::{Brings, Client, JobDetails, KeptPlace, Survives};
 use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
 use brambling_protocol::{JobId, JobKey};
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ pub(super) struct Clients {
     brought: BTreeMap<PeerLink, Brings>,
     /// By client: what becomes of that job when a worker dies.
     survives: BTreeMap<PeerLink, Survives>,
+    /// By client: the snapshot at which that job begins.
+    restores: BTreeMap<PeerLink, KeptPlace>,
 }
 
 impl Clients {
@@ -70,6 +72,16 @@ impl Clients {
         self.survives.remove(&from).unwrap_or_default()
     }
 
+    /// A client says at which snapshot what it submits next begins.
+    pub(super) fn restore(&mut self, from: PeerLink, at: KeptPlace) {
+        self.restores.insert(from, at);
+    }
+
+    /// What it has said of that.
+    pub(super) fn restored(&mut self, from: PeerLink) -> Option<KeptPlace> {
+        self.restores.remove(&from)
+    }
+
     /// Why jobs of a client end whose link has ended.
     pub(super) fn gone(&self, caller: PeerLink, how: WorkerLoss) -> String {
         let who = self.known.get(&caller).map_or_else(String::new, |it| {
@@ -89,6 +101,7 @@ impl Clients {
         self.arranged.remove(&caller);
         self.brought.remove(&caller);
         self.survives.remove(&caller);
+        self.restores.remove(&caller);
         self.enders.retain(|(_, by)| *by != caller);
     }
 }

@@ -3,7 +3,7 @@
 //! controller reports. It never moves a shard.
 
 use super::drains::Drain;
-use super::recovery::Losses;
+use super::recovery::{Losses, UNKEPT};
 use super::{
     Order, OwnedMessage, PeerLink, REMEMBERED, RegisteredJob, Registry, RegistryError, Worker,
 };
@@ -27,9 +27,10 @@ impl Registry {
         let columns = self.clients.arranged(from, submit.shards.len())?;
         let brings = self.clients.brought(from);
         let survives = self.clients.survived(from);
+        let restores = self.clients.restored(from);
         let asked_as = self.lasting.named(from);
         if let Some(name) = asked_as
-            && self.attach(from, name)
+            && self.attach(from, name, restores.as_ref())
         {
             return Ok(());
         }
@@ -50,6 +51,10 @@ impl Registry {
                 from,
                 "the cluster has no workers; start some with `brambling worker --controller HOST:PORT`",
             );
+            return Ok(());
+        }
+        if restores.is_some() && !self.keeps(&survives) {
+            self.refuse(from, UNKEPT);
             return Ok(());
         }
         let id = JobId(self.next_job);
@@ -76,11 +81,14 @@ impl Registry {
         };
         self.jobs.insert(id, job);
         self.counts.submitted += 1;
-        self.queued.push_back(id);
         self.log_submitted(id);
         let key = JobKey::new(id, self.lasting.first_generation());
         self.note_job(EventKind::JobSubmitted, key, None);
         self.tell(from, OwnedMessage::Queued(id));
+        match restores {
+            Some(at) => self.copy_snapshot(id, at),
+            None => self.queued.push_back(id),
+        }
         self.begin_next();
         Ok(())
     }

@@ -107,6 +107,16 @@ pub enum Order {
     },
     /// A job is to be saved as soon as it can be ([`Controller::hurry`](crate::Controller::hurry)).
     Save(JobKey),
+    /// A job begins at a snapshot that is not its own: make one of its own of it. [`Registry::on_copied`](super::Registry::on_copied) or
+    /// [`Registry::on_uncopied`](super::Registry::on_uncopied) is to be told what became of it.
+    Copy {
+        /// Which.
+        key: JobKey,
+        /// The snapshot.
+        from: KeptPlace,
+        /// Where the job has its own.
+        into: KeptPlace,
+    },
     /// Keep something, before what is ordered next is done.
     Log(LogEntry),
     /// The job's controller is not needed any more.

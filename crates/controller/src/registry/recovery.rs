@@ -6,12 +6,15 @@
 //! * Where no worker takes jobs, it waits for a newcomer for [`NEWCOMER_TIME`], and its client is told so. Then it ends with its loss.
 //! * A third loss in a row ends it with all three told: a kernel that kills its worker would else kill all of them. Losses are in a row when each came within
 //!   [`POISON_TIME`] of the beginning of its generation, and there was no snapshot between them.
+//! * A job that is submitted to begin at a snapshot of another job waits, before it is queued, until that has become a snapshot of its own.
 //! * A snapshot that a worker finds damaged is not used again: the one before it is, or the job's start.
 
 use super::{JobState, Order, OwnedMessage, PeerLink, Registry};
 use crate::ShardLoss;
 use brambling_protocol::kept::LogEntry;
-use brambling_protocol::message::{ClusterEvent, EventKind, JobCuts, KeptPlace, SnapshotEvery};
+use brambling_protocol::message::{
+    ClusterEvent, EventKind, JobCuts, KeptPlace, SnapshotEvery, Survives,
+};
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use std::time::Duration;
 
@@ -26,6 +29,10 @@ const LOSSES_MAX: usize = 3;
 
 /// How many snapshots of a job are kept: if the newest is damaged, the one before it is used.
 const SNAPSHOTS: usize = 2;
+
+/// What a client is told that wants a job begun at a snapshot where none are kept.
+pub(super) const UNKEPT: &str = "this cluster keeps no snapshots of the job, so it cannot begin it at one; start its controller with --store or --state, \
+                                 and with a snapshot_every other than off";
 
 /// Where a cluster's jobs are saved.
 #[derive(Clone, PartialEq, Debug)]
@@ -108,6 +115,43 @@ impl Registry {
             };
             (place, cuts)
         })
+    }
+
+    /// Whether a job is saved of which its client says this.
+    pub(super) fn keeps(&self, survives: &Survives) -> bool {
+        let (Some(store), Some(cuts)) = (&self.store, &survives.cuts) else {
+            return false;
+        };
+        cuts.every.unwrap_or(store.every) != SnapshotEvery::Off
+    }
+
+    /// A job that is to begin at another's snapshot: it waits until it has one of its own.
+    pub(super) fn copy_snapshot(&mut self, id: JobId, from: KeptPlace) {
+        let Some((into, _)) = self.kept_place(id) else {
+            return self.end(id, Some(UNKEPT.into()));
+        };
+        let key = JobKey::new(id, self.jobs[&id].generation);
+        self.orders.push(Order::Copy { key, from, into });
+    }
+
+    /// It has one. What it has to begin at is there, so it waits for its turn.
+    pub fn on_copied(&mut self, key: JobKey, cut: u64) {
+        let job = (self.jobs.get_mut(&key.job)).filter(|it| it.generation == key.generation);
+        let Some(job) = job.filter(|it| it.state == JobState::Queued) else {
+            return;
+        };
+        job.snapshots.push(cut);
+        job.saved_at = Some(self.now);
+        self.queued.push_back(key.job);
+        self.begin_next();
+    }
+
+    /// It gets none: it ends, and why.
+    pub fn on_uncopied(&mut self, key: JobKey, why: String) {
+        let job = self.jobs.get(&key.job);
+        if job.is_some_and(|it| it.state == JobState::Queued && it.generation == key.generation) {
+            self.end(key.job, Some(why));
+        }
     }
 
     /// There is a snapshot of a job. Those that are not kept any more may be deleted: gives those that are.

@@ -11,7 +11,7 @@ use super::recovery::Losses;
 use super::{JobState, Order, OwnedMessage, PeerLink, RegisteredJob, Registry};
 use crate::log::LoggedCluster;
 use brambling_protocol::kept::{LogEntry, LoggedJob};
-use brambling_protocol::message::{ClusterEvent, EventKind};
+use brambling_protocol::message::{ClusterEvent, EventKind, KeptPlace};
 use brambling_protocol::{Generation, JobId, JobKey};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -143,8 +143,13 @@ impl Registry {
         self.log(entry);
     }
 
-    /// A client submits a name that is known: it gets that job.
-    pub(super) fn attach(&mut self, from: PeerLink, name: u128) -> bool {
+    /// A client submits a name that is known: it gets that job. One that was to begin at another's snapshot, and has none of its own yet, still does.
+    pub(super) fn attach(
+        &mut self,
+        from: PeerLink,
+        name: u128,
+        restores: Option<&KeptPlace>,
+    ) -> bool {
         let is_it = |(_, job): &(&JobId, &RegisteredJob)| job.asked_as == Some(name);
         let Some((&id, _)) = self.jobs.iter().find(is_it) else {
             return false;
@@ -163,7 +168,12 @@ impl Registry {
             }
             JobState::Running => self.tell_accepted(from, key),
             JobState::Queued => {
-                if !self.queued.contains(&id) {
+                let begins = self.jobs[&id].snapshots.is_empty();
+                if let Some(at) = restores.filter(|_| begins && !self.queued.contains(&id)) {
+                    // It has never run: its first snapshot is the copy.
+                    self.close_adoption(id);
+                    self.copy_snapshot(id, at.clone());
+                } else if !self.queued.contains(&id) {
                     // Older jobs came first, whoever's client is quicker.
                     let place = self.queued.partition_point(|it| *it < id);
                     self.queued.insert(place, id);

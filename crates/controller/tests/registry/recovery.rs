@@ -4,10 +4,13 @@ use crate::callers::{
     B, CLIENT, FIRST, OTHER, ended, register, say, state, status, submit, told, two_workers,
 };
 use brambling_controller::registry::{
-    NEWCOMER_TIME, Order, OwnedMessage, POISON_TIME, PeerLink, RETURN_TIME, Registry,
+    ClusterStore, NEWCOMER_TIME, Order, OwnedMessage, POISON_TIME, PeerLink, RETURN_TIME, Registry,
 };
 use brambling_controller::{ShardLoss, WorkerLoss};
-use brambling_protocol::message::{Accepted, JobState, Message, Survives};
+use brambling_program::CutPlan;
+use brambling_protocol::message::{
+    Accepted, JobCuts, JobState, KeptPlace, Message, SnapshotEvery, Survives,
+};
 use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use std::time::Duration;
 
@@ -242,4 +245,88 @@ fn the_third_loss_in_a_row_ends_it_and_one_after_a_long_time_is_not_in_a_row() {
             }
         }
     }
+}
+
+/// A registry with a store and two workers, and a client who wants its job to begin at another's snapshot.
+fn restoring(every: SnapshotEvery) -> (Registry, KeptPlace) {
+    let mut registry = two_workers().with_store(ClusterStore {
+        store: "/own".into(),
+        prefix: "cluster-1".into(),
+        every,
+    });
+    let at = KeptPlace {
+        store: "/theirs".into(),
+        place: "cluster-2/7".into(),
+        cut: Some(12),
+    };
+    let cuts = JobCuts {
+        program: 5,
+        plan: CutPlan {
+            shards: vec![4],
+            loops: Vec::new(),
+        },
+        every: None,
+    };
+    let survives = Survives {
+        repeats: true,
+        cuts: Some(cuts),
+    };
+    say(&mut registry, CLIENT, Message::Survives(survives));
+    say(&mut registry, CLIENT, Message::Restore(at.clone()));
+    (registry, at)
+}
+
+#[test]
+fn a_job_that_begins_at_another_snapshot_waits_for_its_own() {
+    let (mut registry, at) = restoring(SnapshotEvery::Turns(3));
+    let orders = say(&mut registry, CLIENT, submit(&[4]));
+    let copies = orders.iter().find_map(|it| match it {
+        Order::Copy { key, from, into } => Some((*key, from.clone(), into.place.clone())),
+        _ => None,
+    });
+    let place = format!("cluster-1/{}", FIRST.job.0);
+    assert_eq!(copies, Some((FIRST, at, place)), "{orders:?}");
+    assert!(told(&orders, B).is_empty(), "it has not begun");
+    // Neither does it when something else happens.
+    registry.on_tick(Duration::from_secs(1));
+    assert_eq!(state(&registry, FIRST.job.0), JobState::Queued);
+    registry.take_orders();
+    registry.on_copied(FIRST, 1);
+    let orders = registry.take_orders();
+    let [OwnedMessage::Prepare(prepare)] = told(&orders, B)[..] else {
+        panic!("{orders:?}");
+    };
+    assert_eq!(prepare.kept.as_ref().and_then(|it| it.cut), Some(1));
+    // Said twice, it begins once.
+    registry.on_copied(FIRST, 1);
+    assert_eq!(registry.take_orders(), []);
+    // What its client submits next begins at its start.
+    let orders = say(&mut registry, CLIENT, submit(&[4]));
+    assert!(!orders.iter().any(|it| matches!(it, Order::Copy { .. })));
+}
+
+#[test]
+fn a_job_whose_snapshot_cannot_be_copied_ends_with_the_cause() {
+    let (mut registry, _) = restoring(SnapshotEvery::Turns(3));
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry.on_uncopied(FIRST, "it is damaged".into());
+    let orders = registry.take_orders();
+    let [OwnedMessage::Over { failure, .. }] = told(&orders, CLIENT)[..] else {
+        panic!("{orders:?}");
+    };
+    assert_eq!(failure.as_deref(), Some("it is damaged"));
+    // It came too late.
+    registry.on_copied(FIRST, 1);
+    assert_eq!(registry.take_orders(), []);
+}
+
+#[test]
+fn a_cluster_without_snapshots_begins_no_job_at_one() {
+    let (mut registry, _) = restoring(SnapshotEvery::Off);
+    let orders = say(&mut registry, CLIENT, submit(&[4]));
+    let [OwnedMessage::Refused { why }] = told(&orders, CLIENT)[..] else {
+        panic!("{orders:?}");
+    };
+    assert!(why.contains("start its controller with --store or --state"));
+    assert!(status(&registry).jobs.is_empty());
 }

@@ -518,6 +518,12 @@ impl State {
                     machine.hurry();
                 }
             }
+            Order::Copy { key, from, into } => {
+                self.places.insert(key.job, into.place.clone());
+                if let Some(writing) = &self.writing {
+                    writing.copy_snapshot(key, from, into.place);
+                }
+            }
             Order::Log(entry) => {
                 if let Some(logging) = &self.logging {
                     self.unlogged += 1;
@@ -632,6 +638,11 @@ impl State {
             shared.board().say(*link, [framed(message)]);
         }
     }
+}
+
+/// The number after which cuts of a job are numbered, which no other term has.
+fn numbers_from(key: JobKey) -> u64 {
+    (key.generation.0 >> 32) << 32
 }
 
 /// Has the links of workers and clients.

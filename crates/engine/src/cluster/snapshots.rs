@@ -3,7 +3,7 @@
 
 use crate::store::read_values;
 use brambling_program::{DatasetId, Plan, ShardId, Value};
-use brambling_protocol::kept::CutManifest;
+use brambling_protocol::kept::{CutManifest, KeptProgram};
 use brambling_protocol::message::{KeptPlace, SnapshotEvery};
 use brambling_storage::{ObjectKey, PlacedStore, StoreError, StoreLocation, StoreTrouble};
 use brambling_worker::executor::Restored;
@@ -82,6 +82,15 @@ impl JobPlace {
     /// How the keys of the parts begin that somebody saves for a cut.
     pub(super) fn parts_of(&self, cut: u64, by: &str) -> String {
         format!("{}/parts/{cut}-{by}", self.place)
+    }
+
+    /// Keeps the job's program. One that is there is the same.
+    pub(super) fn keep_program(&self, program: &KeptProgram) -> Result<(), StoreError> {
+        let at = key(&format!("{}/program", self.place));
+        match self.store.create(&at, &program.encode()) {
+            Err(error) if error.trouble == StoreTrouble::Exists => Ok(()),
+            made => made,
+        }
     }
 
     /// Makes a snapshot exist.

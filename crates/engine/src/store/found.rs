@@ -148,7 +148,7 @@ fn is_of_the_object(error: &StoreError) -> bool {
 }
 
 /// The first dataset that is not what it was, on either side.
-fn changed(now: &[SourceMark], then: &[SourceMark]) -> Option<DatasetId> {
+pub(crate) fn changed(now: &[SourceMark], then: &[SourceMark]) -> Option<DatasetId> {
     let marks = |of: &[SourceMark]| -> BTreeSet<(DatasetId, u64)> {
         of.iter().map(|it| (it.dataset, it.checksum)).collect()
     };

@@ -798,6 +798,14 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
             }),
         ),
         ("adopted", Message::Adopted(key)),
+        (
+            "restore",
+            Message::Restore(KeptPlace {
+                store: "/srv/snapshots".into(),
+                place: "cluster-000000000000002a/300".into(),
+                cut: Some(1 << 33),
+            }),
+        ),
         ("ledger", Message::Ledger(part)),
         ("packages", Message::Packages { key, packages }),
         ("cut-off", Message::CutOff(cut_off)),

@@ -162,6 +162,14 @@ impl PlacedStore for DirectoryStore {
         }
     }
 
+    fn list_all(&self) -> Result<Vec<ObjectKey>, StoreError> {
+        let mut keys = Vec::new();
+        let listed = list(&self.root, "", &mut keys);
+        listed.map_err(|error| StoreError::of(&self.name, "listing it".into(), &error))?;
+        keys.sort();
+        Ok(keys)
+    }
+
     fn within(&self, key: &ObjectKey) -> Result<Arc<dyn PlacedStore>, StoreError> {
         Ok(Arc::new(DirectoryStore::open(
             &self.root.join(key.as_str()),
@@ -298,10 +306,11 @@ fn list(path: &Path, key: &str, into: &mut Vec<ObjectKey>) -> io::Result<()> {
         let entry = entry?;
         // Other names are nobody's objects: what is being written, and what others left.
         let name = entry.file_name();
-        let Some(name) = name
-            .to_str()
-            .and_then(|name| ObjectKey::new(format!("{key}/{name}")))
-        else {
+        let within = |name: &str| match key {
+            "" => ObjectKey::new(name),
+            key => ObjectKey::new(format!("{key}/{name}")),
+        };
+        let Some(name) = name.to_str().and_then(within) else {
             continue;
         };
         if entry.file_type()?.is_dir() {

@@ -27,6 +27,12 @@ pub trait PlacedStore: ObjectStore {
     /// Why it may be there still.
     fn clear_empty(&self, key: &ObjectKey) -> Result<(), StoreError>;
 
+    /// All objects, in order. For people who look for something in a store of which they know nothing else.
+    ///
+    /// # Errors
+    /// Why the store cannot tell.
+    fn list_all(&self) -> Result<Vec<ObjectKey>, StoreError>;
+
     /// The store of what is under a key of this one.
     ///
     /// # Errors

@@ -198,6 +198,28 @@ enum Maker {
     Nobody,
 }
 
+impl S3Store {
+    /// The objects whose paths begin so, in order.
+    fn listed(&self, path: Path) -> Result<Vec<ObjectKey>, StoreTrouble> {
+        let listing = move |s3: client::S3Handle| async move {
+            s3.list(Some(&path))
+                .map_ok(|meta| meta.location)
+                .try_collect::<Vec<_>>()
+                .await
+        };
+        let listed = self.client.ask(listing)?;
+        let skipped = match self.place.prefix.len() {
+            0 => 0,
+            of_prefix => of_prefix + 1,
+        };
+        // Other names are nobody's objects.
+        let key = |path: &Path| ObjectKey::new(path.as_ref().get(skipped..)?);
+        let mut keys: Vec<ObjectKey> = listed.iter().filter_map(key).collect();
+        keys.sort();
+        Ok(keys)
+    }
+}
+
 impl ObjectStore for S3Store {
     fn begin(&self, key: &ObjectKey) -> Result<Box<dyn ObjectWriter>, StoreError> {
         Ok(Box::new(S3Writer {
@@ -251,24 +273,8 @@ impl ObjectStore for S3Store {
     }
 
     fn list(&self, prefix: &ObjectKey) -> Result<Vec<ObjectKey>, StoreError> {
-        let path = self.path(prefix);
-        let listing = move |s3: client::S3Handle| async move {
-            s3.list(Some(&path))
-                .map_ok(|meta| meta.location)
-                .try_collect::<Vec<_>>()
-                .await
-        };
-        let listed = self.client.ask(listing);
-        let listed = listed.map_err(|trouble| self.error(format!("listing {prefix}"), trouble))?;
-        let skipped = match self.place.prefix.len() {
-            0 => 0,
-            of_prefix => of_prefix + 1,
-        };
-        // Other names are nobody's objects.
-        let key = |path: &Path| ObjectKey::new(path.as_ref().get(skipped..)?);
-        let mut keys: Vec<ObjectKey> = listed.iter().filter_map(key).collect();
-        keys.sort();
-        Ok(keys)
+        let listed = self.listed(self.path(prefix));
+        listed.map_err(|trouble| self.error(format!("listing {prefix}"), trouble))
     }
 
     fn name(&self) -> &str {
@@ -299,6 +305,11 @@ impl PlacedStore for S3Store {
     fn clear_empty(&self, _: &ObjectKey) -> Result<(), StoreError> {
         // There are no directories.
         Ok(())
+    }
+
+    fn list_all(&self) -> Result<Vec<ObjectKey>, StoreError> {
+        let listed = self.listed(Path::from(self.place.prefix.as_str()));
+        listed.map_err(|trouble| self.error("listing it".into(), trouble))
     }
 
     fn within(&self, key: &ObjectKey) -> Result<Arc<dyn PlacedStore>, StoreError> {

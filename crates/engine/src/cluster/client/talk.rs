@@ -12,11 +12,12 @@ use super::{ANSWER, Cluster, Silences};
 use crate::cluster::wire::framed;
 use crate::cluster::wire::random;
 use crate::cluster::{ClusterError, LASTING_TIME, VERSION};
+use crate::restore::{ChosenSnapshot, take_restore};
 use crate::{Error, Outcome};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_program::{DatasetId, Plan, Value};
 use brambling_protocol::message::{
-    Accepted, Brings, JobCuts, Member, Message, SnapshotEvery, Submit, Survives, parts,
+    Accepted, Brings, JobCuts, KeptPlace, Member, Message, SnapshotEvery, Submit, Survives, parts,
 };
 use brambling_protocol::{JobId, JobKey, WorkerId};
 use brambling_worker::executor::{Caller, JobLedger, Tally};
@@ -74,8 +75,13 @@ impl Cluster {
         every: Option<SnapshotEvery>,
         caller: &mut dyn Caller,
     ) -> Result<Outcome, Error> {
+        let chosen = take_restore(&plan)?;
+        let restores = chosen.as_ref().map(ChosenSnapshot::place);
         let inbox = self.inbox();
         self.stand_ready(&inbox, LASTING_TIME, caller)?;
+        if let Some(chosen) = &chosen {
+            caller.told(&chosen.line());
+        }
         let started = Instant::now();
         let mut talk = Talk {
             cluster: self,
@@ -95,6 +101,7 @@ impl Cluster {
             packages: Packages::default(),
             sent_bytes: 0,
             waits: false,
+            restores,
         };
         let result = talk.run_on(bytes, weight, every);
         talk.part();
@@ -142,6 +149,8 @@ struct Talk<'a> {
     sent_bytes: u64,
     /// The caller was told what the job waits for.
     waits: bool,
+    /// The snapshot of another job at which this one begins.
+    restores: Option<KeptPlace>,
 }
 
 impl Talk<'_> {
@@ -202,6 +211,10 @@ impl Talk<'_> {
         };
         self.cluster
             .say(self.cluster.controller(), Message::Survives(survives));
+        if let Some(at) = &self.restores {
+            self.cluster
+                .say(self.cluster.controller(), Message::Restore(at.clone()));
+        }
         self.cluster.say(
             self.cluster.controller(),
             Message::Submit(Submit {

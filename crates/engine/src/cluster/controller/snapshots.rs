@@ -2,8 +2,10 @@
 
 use super::super::ClusterError;
 use super::super::snapshots::{JobPlace, SnapshotOptions, key, mark_of, open};
-use super::ControllerShared;
 use super::log::{ClusterLog, LogEnd};
+use super::{ControllerShared, numbers_from};
+use crate::restore::{copied, found};
+use crate::store::SnapshotWriter;
 use brambling_protocol::kept::{CutManifest, LogEntry, StoredPart};
 use brambling_protocol::message::KeptPlace;
 use brambling_protocol::{JobId, JobKey};
@@ -17,6 +19,8 @@ use std::thread::JoinHandle;
 enum StoreTask {
     Commit(JobKey, String, Box<CutManifest>),
     Clear(JobId, String),
+    /// Makes a snapshot of a job's own of another one.
+    Copy(JobKey, KeptPlace, String),
 }
 
 /// The thread that writes.
@@ -72,6 +76,10 @@ impl SnapshotWriting {
         self.give(StoreTask::Commit(key, place, manifest));
     }
 
+    pub(super) fn copy_snapshot(&self, key: JobKey, from: KeptPlace, place: String) {
+        self.give(StoreTask::Copy(key, from, place));
+    }
+
     pub(super) fn clear(&self, job: JobId, place: KeptPlace) {
         self.give(StoreTask::Clear(job, place.place));
     }
@@ -105,6 +113,7 @@ impl Works {
         while let Ok(task) = come.recv() {
             match task {
                 StoreTask::Commit(key, place, manifest) => self.commit(key, &place, *manifest),
+                StoreTask::Copy(key, from, place) => self.copy_snapshot(key, &from, &place),
                 StoreTask::Clear(job, place) => {
                     self.kept.remove(&job);
                     // What is left lies under the name of a cluster that nobody else has.
@@ -124,6 +133,44 @@ impl Works {
         let found: Vec<CutManifest> = cuts.iter().filter_map(|cut| place.read(*cut)).collect();
         self.kept.insert(job, found.clone());
         found
+    }
+
+    /// A job begins at another one's snapshot. It gets a copy: what becomes of that one does not matter to it.
+    fn copy_snapshot(&mut self, of: JobKey, from: &KeptPlace, place: &str) {
+        let made = self.copy(of, from, place);
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let manifest = match made {
+            Ok(manifest) => manifest,
+            Err(why) => return shared.on_uncopied(of, why),
+        };
+        if let Some(log) = &self.log {
+            let (job, cut) = (of.job, manifest.cut);
+            match log.append(LogEntry::Snapshot { job, cut }) {
+                Ok(()) => {}
+                Err(LogEnd::Deposed) => return shared.on_deposed(),
+                Err(LogEnd::Store(error)) => return shared.on_uncopied(of, error.to_string()),
+            }
+        }
+        self.kept.insert(of.job, vec![manifest.clone()]);
+        shared.on_copied(of, manifest);
+    }
+
+    fn copy(&self, of: JobKey, from: &KeptPlace, place: &str) -> Result<CutManifest, String> {
+        let (objects, manifest) = found(from)?;
+        let place = JobPlace::new(self.store.clone(), place);
+        let cut = numbers_from(of) + 1;
+        let writer = SnapshotWriter::new(self.store.clone(), place.parts_of(cut, "restored"));
+        let copied = copied(&*objects, &manifest, writer);
+        let manifest = CutManifest {
+            cut,
+            ..copied.map_err(|why| {
+                format!("the snapshot cannot be copied into this cluster's store: {why}")
+            })?
+        };
+        place.commit(&manifest).map_err(|error| error.to_string())?;
+        Ok(manifest)
     }
 
     fn commit(&mut self, of: JobKey, place: &str, manifest: CutManifest) {
@@ -164,6 +211,20 @@ impl Works {
 }
 
 impl ControllerShared {
+    fn on_copied(self: &Arc<Self>, of: JobKey, manifest: CutManifest) {
+        let mut state = self.state();
+        let cut = manifest.cut;
+        state.bases.insert(of.job, vec![manifest]);
+        state.registry.on_copied(of, cut);
+        state.act(self);
+    }
+
+    fn on_uncopied(self: &Arc<Self>, of: JobKey, why: String) {
+        let mut state = self.state();
+        state.registry.on_uncopied(of, why);
+        state.act(self);
+    }
+
     fn on_committed(self: &Arc<Self>, of: JobKey, manifest: &CutManifest) -> Vec<u64> {
         let mut state = self.state();
         let own = format!("/parts/{}-", manifest.cut);

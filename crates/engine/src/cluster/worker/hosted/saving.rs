@@ -9,6 +9,7 @@ use crate::cluster::snapshots::JobPlace;
 use crate::store::{CutMailbox, Said, SnapshotWriter, root_outcomes};
 use brambling_program::{CutAnswer, DatasetId, GroupId, GroupState, LoopId, Plan, ShardId, Turn};
 use brambling_protocol::frame::{CutWord, SavedParts, SavedShards};
+use brambling_protocol::kept::KeptProgram;
 use brambling_storage::{StoreError, StoreTrouble};
 use brambling_worker::executor::{Capture, CapturedValue, CutKeeper, Job};
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub(super) struct JobSaver {
     place: Result<JobPlace, StoreError>,
     /// Tells this worker's objects from those of others, and of other generations.
     by: String,
+    /// What is kept beside the job's snapshots, if this worker is to do so.
+    program: Option<KeptProgram>,
 }
 
 impl JobSaver {
@@ -39,7 +42,14 @@ impl JobSaver {
             said,
             place,
             by,
+            program: None,
         }
+    }
+
+    /// Has the program kept as well, before the first snapshot exists: a job can go on where nobody has its script.
+    pub(super) fn with_program(mut self, program: KeptProgram) -> JobSaver {
+        self.program = Some(program);
+        self
     }
 
     /// Who is to hear what the job's shards say.
@@ -55,6 +65,7 @@ impl JobSaver {
             job: Arc::downgrade(job),
             place: self.place,
             by: self.by,
+            program: self.program,
             is_over: is_over.clone(),
             told: Told::default(),
             open: None,
@@ -72,6 +83,8 @@ struct Works {
     job: Weak<Job>,
     place: Result<JobPlace, StoreError>,
     by: String,
+    /// Until it was kept.
+    program: Option<KeptProgram>,
     is_over: Arc<AtomicBool>,
     told: Told,
     /// The cut that is being saved.
@@ -256,6 +269,7 @@ impl Works {
         let Some(writer) = open.writer.take() else {
             return;
         };
+        self.keep_program();
         let finished = writer.finish();
         let (objects, parts) = match finished {
             Ok(made) => made,
@@ -285,6 +299,16 @@ impl Works {
         }));
         if let Err(error) = begun {
             self.failed(cut, &error);
+        }
+    }
+
+    /// Keeps the program beside the snapshots. One that cannot be kept now is tried with the next cut: a snapshot without it is of use to whoever has the script.
+    fn keep_program(&mut self) {
+        let (Some(program), Ok(place)) = (&self.program, &self.place) else {
+            return;
+        };
+        if place.keep_program(program).is_ok() {
+            self.program = None;
         }
     }
 

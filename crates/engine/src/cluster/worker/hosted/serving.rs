@@ -8,6 +8,7 @@ use super::links::{JobTransport, Side};
 use super::saving::JobSaver;
 use super::{Hosted, State, nothing};
 use crate::Error;
+use crate::cluster::VERSION;
 use crate::cluster::snapshots::JobPlace;
 use brambling_exchange::CombiningOptions;
 use brambling_exchange::transports::tcp::LinkId;
@@ -15,6 +16,7 @@ use brambling_memory::{Budget, Spill};
 use brambling_program::link::is_linked;
 use brambling_program::{Bindings, DatasetId, Plan, Program, ShardId};
 use brambling_protocol::frame::FAN_OUT;
+use brambling_protocol::kept::KeptProgram;
 use brambling_protocol::message::{Message, Prepare, parts};
 use brambling_protocol::{PartitionMap, WorkerId};
 use brambling_worker::executor::{
@@ -24,6 +26,22 @@ use brambling_worker::node::{Node, NodeOptions};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// Whether a worker keeps the job's program: the one where its first shard begins does.
+fn keeps_program(me: WorkerId, prepare: &Prepare) -> bool {
+    let mut first = prepare.map.iter();
+    first.any(|it| it.group.index() == 0 && it.first == 0 && it.entry.owner == me)
+}
+
+fn kept(plan: &Plan, bytes: Vec<u8>) -> KeptProgram {
+    let spec = plan.program.spec();
+    KeptProgram {
+        hash: spec.hash(),
+        name: spec.name.clone(),
+        version: VERSION.to_owned(),
+        bytes,
+    }
+}
 
 /// Larger pieces are cut.
 const CHUNK_BYTES: usize = 1 << 17;
@@ -151,9 +169,12 @@ impl Hosted {
         let given = Arc::new(GivenPartitions::default());
         let plan = self.plan(shared, prepare, &program, &given)?;
         let program_bytes = program.len() as u64;
-        drop(program);
-        self.end_making(program_bytes);
         let (saver, restored) = self.saved(me, prepare, &plan)?;
+        let saver = saver.map(|saver| match keeps_program(me, prepare) {
+            true => saver.with_program(kept(&plan, program)),
+            false => saver,
+        });
+        self.end_making(program_bytes);
         let mut lacking = lacking(me, prepare, &plan, &given);
         // What the snapshot has is not asked for.
         lacking.retain(|it| !restored.as_ref().is_some_and(|restored| restored.has(*it)));
