@@ -19,7 +19,7 @@ pub mod snapshots;
 pub use cuts::{MOVES_WAIT, SnapshotSetup};
 pub use ends::{ShardLoss, WorkerLoss};
 pub use moves::MoveRefusal;
-pub use placement::place;
+pub use placement::{place, place_again};
 
 use balance::Scales;
 use brambling_program::ShardId;

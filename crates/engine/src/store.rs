@@ -18,9 +18,9 @@ pub use places::{clear_stored, is_commanded, set_command, set_fresh, set_store};
 pub(crate) use places::of_process;
 
 pub(crate) use every::{GIVE as EVERY_GIVE, parse as parse_every};
-pub(crate) use found::read_values;
+pub(crate) use found::{Chunks, NearParts, NotNear, read_values};
 pub(crate) use mailbox::{CutMailbox, Said};
-pub(crate) use parts::SnapshotWriter;
+pub(crate) use parts::{SnapshotWriter, WrittenParts};
 pub(crate) use stored::{StoreCaller, Stored};
 
 /// Outcomes of a program's own signals, as far as they are known.
@@ -197,7 +197,7 @@ impl JobStore {
             }
         }
         let results = stored::results_of(outcome);
-        let (objects, parts) = writer.finish()?;
+        let WrittenParts { objects, parts, .. } = writer.finish()?;
         self.commit(&CutManifest {
             program: self.program,
             name: self.name.clone(),

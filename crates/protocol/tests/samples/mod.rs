@@ -10,8 +10,9 @@ use brambling_protocol::kept::StoredPart;
 use brambling_protocol::message::{
     Accepted, Brings, Client, ClusterEvent, CutOff, Death, DeathKind, EventKind, FailureKind,
     FailureOrigin, JobCuts, JobDetails, JobState, JobStatus, KeptPlace, Load, Member, Message,
-    Move, Part, Prepare, PrintStream, PrintedLine, PrintedLines, Register, Registered, ShardTime,
-    ShardTimes, SnapshotEvery, SnapshotStatus, Status, StuckKernel, Submit, Survives, WorkerStatus,
+    Move, Part, Prepare, PrintStream, PrintedLine, PrintedLines, Register, Registered,
+    RestoredParts, ShardTime, ShardTimes, SnapshotEvery, SnapshotStatus, Status, StuckKernel,
+    Submit, Survives, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, Priority, WorkerId};
 
@@ -481,6 +482,17 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
             ),
         ),
         ("cut-call", numbered(0, 22, Body::CutCall(cut_call()))),
+        (
+            "cut-committed",
+            numbered(
+                0,
+                22,
+                Body::CutCall(CutCall {
+                    what: CutAsk::Committed { cut: 300 },
+                    ..cut_call()
+                }),
+            ),
+        ),
         ("cut-reply", numbered(0, 23, Body::CutReply(cut_reply()))),
         (
             "ack",
@@ -780,6 +792,16 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         ("unrestored", Message::Unrestored { key, why }),
         ("fenced", Message::Fenced { why }),
         ("deaths", Message::Deaths(vec![death])),
+        (
+            "restored",
+            Message::Restored(RestoredParts {
+                key,
+                cut: 300,
+                read_bytes: 1 << 33,
+                local_bytes: 1 << 34,
+                took_ms: 300,
+            }),
+        ),
         ("ledger", Message::Ledger(part)),
         ("packages", Message::Packages { key, packages }),
         ("cut-off", Message::CutOff(cut_off)),
