@@ -37,7 +37,7 @@ pub(super) struct LocalParts {
 #[derive(Default)]
 struct KeptParts {
     /// Whose words count.
-    generation: Generation,
+    generation: Option<Generation>,
     /// The last cut of which there is a snapshot.
     committed: u64,
     /// The last cut for which something was saved, and who has saved for it here.
@@ -103,7 +103,7 @@ impl LocalParts {
         let mut kept = self.kept();
         let kept = &mut *kept;
         let cut = manifest.map_or(0, |it| it.cut);
-        (kept.generation, kept.committed, kept.open) = (generation, cut, cut);
+        (kept.generation, kept.committed, kept.open) = (Some(generation), cut, cut);
         kept.here.clear();
         kept.parts.retain(|of, parts| {
             let part = listed.get(of).zip(manifest);
@@ -121,7 +121,7 @@ impl LocalParts {
     /// Shards that are here have saved.
     pub(super) fn save(&self, generation: Generation, saved: SavedHere<'_>) {
         let mut kept = self.kept();
-        if kept.generation != generation {
+        if kept.generation != Some(generation) {
             return;
         }
         if kept.open != saved.cut {
@@ -147,7 +147,7 @@ impl LocalParts {
     /// There is a snapshot of a cut.
     pub(super) fn commit(&self, generation: Generation, cut: u64) {
         let mut kept = self.kept();
-        if kept.generation != generation {
+        if kept.generation != Some(generation) {
             return;
         }
         let kept = &mut *kept;
