@@ -18,7 +18,7 @@ pub use places::{clear_stored, is_commanded, set_command, set_fresh, set_store};
 pub(crate) use places::of_process;
 
 pub(crate) use every::{GIVE as EVERY_GIVE, parse as parse_every};
-pub(crate) use found::{Chunks, NearParts, read_values};
+pub(crate) use found::{NearParts, PartChunks, read_values};
 pub(crate) use mailbox::{CutMailbox, Said};
 pub(crate) use parts::{SnapshotWriter, WrittenParts};
 pub(crate) use stored::{StoreCaller, Stored};

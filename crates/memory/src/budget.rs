@@ -19,7 +19,7 @@
 
 use crate::class::{Class, Floors, OutOfMemory};
 use crate::mutants;
-use crate::spare::Spares;
+use crate::spare::SpareRoom;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
@@ -81,7 +81,7 @@ pub(crate) struct Free {
     /// The whole budget of the process.
     budget_bytes: AtomicU64,
     /// Who gives its room to whoever finds none.
-    pub(crate) spares: Spares,
+    pub(crate) spares: SpareRoom,
 }
 
 impl Free {
@@ -89,7 +89,7 @@ impl Free {
         Arc::new(Free {
             bytes: AtomicU64::new(budget_bytes),
             budget_bytes: AtomicU64::new(budget_bytes),
-            spares: Spares::default(),
+            spares: SpareRoom::default(),
         })
     }
 

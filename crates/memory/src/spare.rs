@@ -17,7 +17,7 @@ const CHUNK_BYTES: u64 = 128;
 
 /// The spares of a process.
 #[derive(Debug, Default)]
-pub(crate) struct Spares {
+pub(crate) struct SpareRoom {
     kept: Mutex<KeptSpares>,
     /// What all of them have of the free bytes.
     bytes: AtomicU64,
@@ -35,7 +35,7 @@ struct SpareContent {
     counted: u64,
 }
 
-impl Spares {
+impl SpareRoom {
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }

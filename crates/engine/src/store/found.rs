@@ -97,12 +97,12 @@ impl JobStore {
 }
 
 /// A part's bytes, in order.
-pub(crate) type Chunks = Vec<Arc<Vec<u8>>>;
+pub(crate) type PartChunks = Vec<Arc<Vec<u8>>>;
 
 /// Where parts may be had without their store.
 pub(crate) trait NearParts {
     /// The bytes of that part of that object, and of no other.
-    fn find(&self, object: &str, part: &StoredPart) -> Option<Chunks>;
+    fn find(&self, object: &str, part: &StoredPart) -> Option<PartChunks>;
     /// What was found is used.
     fn used(&self, part: &StoredPart);
     /// A part was read from the store.
@@ -113,7 +113,7 @@ pub(crate) trait NearParts {
 pub(crate) struct NotNear;
 
 impl NearParts for NotNear {
-    fn find(&self, _: &str, _: &StoredPart) -> Option<Chunks> {
+    fn find(&self, _: &str, _: &StoredPart) -> Option<PartChunks> {
         None
     }
     fn used(&self, _: &StoredPart) {}
@@ -175,7 +175,7 @@ pub(crate) fn read_values(
 }
 
 /// Whether memory has kept a part as it was.
-fn is_whole(chunks: &Chunks, part: &StoredPart) -> bool {
+fn is_whole(chunks: &PartChunks, part: &StoredPart) -> bool {
     let mut checksum = Xxh3::new();
     chunks.iter().for_each(|it| checksum.update(it));
     checksum.digest() == part.checksum

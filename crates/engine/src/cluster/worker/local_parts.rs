@@ -10,7 +10,7 @@
 //! * Parts are [spares](Spare): whoever finds no room in the worker's budget gets theirs. What went so is read from the store.
 //! * They outlive the generation that saved them, by [`UNUSED_TIME`] where no other one comes.
 
-use crate::store::{Chunks, NearParts};
+use crate::store::{NearParts, PartChunks};
 use brambling_memory::held::{self, Held};
 use brambling_memory::{Memory, Spare};
 use brambling_program::{DatasetId, ShardId};
@@ -165,7 +165,7 @@ impl LocalParts {
         });
     }
 
-    fn find(&self, object: &str, part: &StoredPart) -> Option<Chunks> {
+    fn find(&self, object: &str, part: &StoredPart) -> Option<PartChunks> {
         let kept = self.kept();
         let parts = kept.parts.get(&(part.dataset, part.shard))?;
         parts.iter().find(|it| it.is(object, part))?.bytes.chunks()
@@ -222,7 +222,7 @@ impl<'a> Restoring<'a> {
 }
 
 impl NearParts for Restoring<'_> {
-    fn find(&self, object: &str, part: &StoredPart) -> Option<Chunks> {
+    fn find(&self, object: &str, part: &StoredPart) -> Option<PartChunks> {
         self.parts.find(object, part)
     }
 
