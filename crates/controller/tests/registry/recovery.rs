@@ -288,7 +288,7 @@ fn who_is_left_keeps_its_shards() {
             end,
             entry,
         };
-        held.apply(&range).unwrap();
+        let _ = held.apply(&range).unwrap();
     }
     registry.on_snapshot(FIRST, 1, 100, Duration::ZERO);
     registry.on_process_ended(ended(3), "here", Duration::ZERO);
