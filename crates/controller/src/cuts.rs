@@ -148,8 +148,10 @@ impl Controller {
         let spent = cuts.open.spent.values().max().copied();
         let at = cuts.open.at;
         cuts.setup.base = Some(manifest);
+        let cut = cuts.open.cut;
         cuts.machine
             .on_committed(cuts.now, at, spent.unwrap_or_default());
+        self.ask_all(CutAsk::Committed { cut });
         self.carry_out_cuts();
     }
 
@@ -323,10 +325,14 @@ impl Controller {
                 return self.effects.push(ControllerEffect::Say(text));
             }
         };
+        self.ask_all(ask);
+    }
+
+    fn ask_all(&mut self, what: CutAsk) {
         let call = Body::CutCall(CutCall {
             job: self.key.job,
             generation: self.key.generation,
-            what: ask,
+            what,
         });
         for to in self.workers.keys().copied().collect::<Vec<_>>() {
             self.send(to, &call);

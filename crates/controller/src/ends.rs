@@ -10,7 +10,7 @@ use brambling_memory::mutants;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, Ended, Failed, Finished};
 use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
-use brambling_protocol::{JobKey, WorkerId};
+use brambling_protocol::{JobKey, PartitionMap, WorkerId};
 use std::collections::BTreeSet;
 
 /// How a worker was lost.
@@ -43,6 +43,8 @@ pub struct ShardLoss {
     pub why: String,
     /// What people can do, where the job ends with it.
     pub way_out: &'static str,
+    /// Who held what of the generation.
+    pub held: PartitionMap,
 }
 
 impl ShardLoss {
@@ -161,6 +163,7 @@ impl Controller {
             worker,
             why,
             way_out: how.way_out(),
+            held: self.map.clone(),
         };
         self.effects.push(ControllerEffect::Lost(loss));
     }

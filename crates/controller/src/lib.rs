@@ -21,7 +21,7 @@ pub use adoption::Adoption;
 pub use cuts::{MOVES_WAIT, SnapshotSetup};
 pub use ends::{ShardLoss, WorkerLoss};
 pub use moves::MoveRefusal;
-pub use placement::place;
+pub use placement::{place, place_again};
 
 use balance::Scales;
 use brambling_program::ShardId;

@@ -1,8 +1,9 @@
-//! Decides where a job's shards begin: ranges by the workers' threads, or columns of a grid. The
-//! registry calls it once, when a job begins. It never asks how busy workers are.
+//! Decides where a job's shards begin: ranges by the workers' threads, or columns of a grid; of a job that begins again at a snapshot, those that are left stay where
+//! they were. The registry calls it once, when a generation begins. It never asks how busy workers are.
 
 use brambling_program::GroupId;
 use brambling_protocol::{Entry, EntryRange, PartitionMap, WorkerId};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The most shards of a grid whose columns are kept together: each is an entry of its own where columns end.
@@ -17,25 +18,106 @@ pub fn place(shards: &[u32], columns: &[u32], weights: &[(WorkerId, u32)]) -> Pa
     assert_eq!(shards.len(), columns.len(), "columns for each group");
     let mut map = PartitionMap::new(shards.iter().copied());
     for ((group, &count), &columns) in (0..).map(GroupId).zip(shards).zip(columns) {
-        // Down columns an entry may be one shard long, so large grids are left as they are.
-        let is_grid = columns > 1 && count <= GRID_MAX && count.is_multiple_of(columns);
-        let entries = if is_grid {
+        let entries = if is_grid(count, columns) {
             down_columns(columns, &share(count, weights))
         } else {
             share(count, weights)
         };
-        for (shards, owner) in entries {
-            let entry = Entry { owner, version: 1 };
-            let range = EntryRange {
-                group,
-                first: shards.start,
-                end: shards.end,
-                entry,
-            };
-            let _ = map.apply(&range).expect("a range of the group");
-        }
+        fill(&mut map, group, entries);
     }
     map
+}
+
+/// A map that leaves shards with those who held them, as far as these have a weight, and shares out the others: who has least of what its weight says gets most. Every
+/// version is 1.
+///
+/// # Panics
+/// As [`place`].
+pub fn place_again(
+    held: &PartitionMap,
+    columns: &[u32],
+    weights: &[(WorkerId, u32)],
+) -> PartitionMap {
+    let counts = held.counts();
+    assert_eq!(counts.len(), columns.len(), "columns for each group");
+    let mut map = PartitionMap::new(counts.iter().copied());
+    for ((group, &count), &columns) in (0..).map(GroupId).zip(&counts).zip(columns) {
+        let is_left = |owner: WorkerId| {
+            let mut weights = weights.iter();
+            weights.any(|(worker, weight)| *worker == owner && *weight > 0)
+        };
+        let stays = |range: &EntryRange| range.group == group && is_left(range.entry.owner);
+        let kept: Vec<_> = (held.entries().filter(stays))
+            .map(|range| (range.first..range.end, range.entry.owner))
+            .collect();
+        let lost = lost(count, columns, &kept);
+        let lacking = lacking(count, &kept, weights);
+        let dealt = share(lost.len() as u32, &lacking).into_iter();
+        let dealt = dealt.flat_map(|(places, owner)| {
+            let indices = &lost[places.start as usize..places.end as usize];
+            runs(indices.iter().map(move |index| (*index, owner)))
+        });
+        fill(&mut map, group, dealt.chain(kept.iter().cloned()));
+    }
+    map
+}
+
+/// Shards that nobody keeps, in the order in which they are shared out.
+fn lost(count: u32, columns: u32, kept: &[(Range<u32>, WorkerId)]) -> Vec<u32> {
+    let mut is_kept = vec![false; count as usize];
+    for (range, _) in kept {
+        is_kept[range.start as usize..range.end as usize].fill(true);
+    }
+    let mut lost: Vec<u32> = (0..count).filter(|it| !is_kept[*it as usize]).collect();
+    if is_grid(count, columns) {
+        lost.sort_by_key(|index| place_down(*index, count, columns));
+    }
+    lost
+}
+
+/// How many shards each worker has less than its weight says.
+fn lacking(
+    count: u32,
+    kept: &[(Range<u32>, WorkerId)],
+    weights: &[(WorkerId, u32)],
+) -> Vec<(WorkerId, u32)> {
+    let mut lacking: BTreeMap<WorkerId, u32> = BTreeMap::new();
+    for (range, owner) in share(count, weights) {
+        *lacking.entry(owner).or_default() += range.end - range.start;
+    }
+    for (range, owner) in kept {
+        let of_it = lacking.entry(*owner).or_default();
+        *of_it = of_it.saturating_sub(range.end - range.start);
+    }
+    lacking.into_iter().collect()
+}
+
+/// Whether a group's shards lie down columns. Their entries may be one shard long, so large grids are left as they are.
+fn is_grid(count: u32, columns: u32) -> bool {
+    columns > 1 && count <= GRID_MAX && count.is_multiple_of(columns)
+}
+
+/// The place of a grid's index if shards were counted down one column after the other.
+fn place_down(index: u32, count: u32, columns: u32) -> u32 {
+    index % columns * (count / columns) + index / columns
+}
+
+/// Enters ranges of a group.
+fn fill(
+    map: &mut PartitionMap,
+    group: GroupId,
+    entries: impl IntoIterator<Item = (Range<u32>, WorkerId)>,
+) {
+    for (shards, owner) in entries {
+        let entry = Entry { owner, version: 1 };
+        let range = EntryRange {
+            group,
+            first: shards.start,
+            end: shards.end,
+            entry,
+        };
+        let _ = map.apply(&range).expect("a range of the group");
+    }
 }
 
 /// Consecutive ranges that make up so many, as long as weights say; none is empty.
@@ -55,21 +137,23 @@ fn share(count: u32, weights: &[(WorkerId, u32)]) -> Vec<(Range<u32>, WorkerId)>
     weights.iter().filter_map(range).collect()
 }
 
-/// Turns places that count down columns into indices that count along rows: runs of one owner.
+/// Turns places that count down columns into indices that count along rows.
 fn down_columns(columns: u32, shares: &[(Range<u32>, WorkerId)]) -> Vec<(Range<u32>, WorkerId)> {
     let count = shares.last().map_or(0, |(range, _)| range.end);
-    let rows = count / columns;
     let owner = |index: u32| {
-        // The index's place if shards were counted down one column after the other.
-        let place = index % columns * rows + index / columns;
+        let place = place_down(index, count, columns);
         let at = shares.partition_point(|(range, _)| range.end <= place);
         shares[at].1
     };
+    runs((0..count).map(|index| (index, owner(index))))
+}
+
+/// Indices one behind the other of one owner.
+fn runs(owners: impl Iterator<Item = (u32, WorkerId)>) -> Vec<(Range<u32>, WorkerId)> {
     let mut runs: Vec<(Range<u32>, WorkerId)> = Vec::new();
-    for index in 0..count {
-        let owner = owner(index);
+    for (index, owner) in owners {
         match runs.last_mut() {
-            Some((run, last)) if *last == owner => run.end = index + 1,
+            Some((run, last)) if *last == owner && run.end == index => run.end += 1,
             _ => runs.push((index..index + 1, owner)),
         }
     }
@@ -108,6 +192,52 @@ mod tests {
         let of = |worker| many.iter().filter(|owner| **owner == worker).count();
         let fair = |of: usize, weight: usize| of.abs_diff(1_000_003 * weight / 31) <= 1;
         assert!(fair(of(0), 7) && fair(of(1), 11) && fair(of(2), 13));
+    }
+
+    /// Who has the shards of a group that these held, once those are there.
+    fn owners_again(held: &[u32], columns: u32, weights: &[(u32, u32)]) -> Vec<u32> {
+        let group = GroupId(0);
+        let mut map = PartitionMap::new([held.len() as u32]);
+        let held = (0..).zip(held);
+        fill(
+            &mut map,
+            group,
+            held.map(|(index, owner)| (index..index + 1, WorkerId(*owner))),
+        );
+        let weights: Vec<_> = (weights.iter())
+            .map(|&(worker, weight)| (WorkerId(worker), weight))
+            .collect();
+        let map = place_again(&map, &[columns], &weights);
+        let owner = |index| {
+            map.entry(ShardId { group, index })
+                .unwrap()
+                .unwrap()
+                .owner
+                .0
+        };
+        (0..map.shards(group)).map(owner).collect()
+    }
+
+    #[test]
+    fn who_is_left_keeps_its_shards_and_gets_some_of_the_others() {
+        let even = |workers: &[u32]| workers.iter().map(|it| (*it, 2)).collect::<Vec<_>>();
+        let held = [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4];
+        let again = owners_again(&held, 0, &even(&[1, 2, 4]));
+        assert_eq!(again, [1, 1, 1, 2, 2, 2, 1, 2, 4, 4, 4, 4]);
+        // Somebody comes instead.
+        let again = owners_again(&held, 0, &even(&[1, 2, 4, 5]));
+        assert_eq!(again, [1, 1, 1, 2, 2, 2, 5, 5, 5, 4, 4, 4]);
+        // Who has more than its share gets nothing.
+        let held = [1, 1, 1, 1, 2, 2, 3, 3];
+        let again = owners_again(&held, 0, &even(&[1, 2]));
+        assert_eq!(again, [1, 1, 1, 1, 2, 2, 2, 2]);
+        // Nobody is left, and somebody has no threads.
+        assert_eq!(owners_again(&[1, 1, 2], 0, &[(2, 0), (4, 1)]), [4; 3]);
+        // Columns: the lost ones are dealt down these.
+        let held = [1, 1, 2, 2, 1, 1, 2, 2];
+        let again = owners_again(&held, 4, &even(&[1, 3, 4]));
+        assert_eq!(again, [1, 1, 3, 4, 1, 1, 3, 4]);
+        assert_eq!(owners_again(&[], 0, &even(&[1])), Vec::<u32>::new());
     }
 
     #[test]

@@ -329,6 +329,10 @@ impl Registry {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
                 self.on_unrestored(worker, key, why);
             }
+            Message::Restored(restored) => {
+                let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
+                self.on_restored(worker, &restored);
+            }
             Message::CutOff(cut) => {
                 let worker = self.worker_of(from).ok_or(RegistryError::NotRegistered)?;
                 self.on_cut_off(worker, &cut);

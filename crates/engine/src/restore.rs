@@ -4,7 +4,7 @@
 //! that program: its script has to be there, unless the program that is kept beside the snapshot makes all that it begins with.
 
 use crate::cluster::JobId;
-use crate::store::{SnapshotName, each_part, read_values};
+use crate::store::{NotNear, SnapshotName, each_part, read_values};
 use brambling_memory::held;
 use brambling_program::{Cut, DatasetId, Plan, Program};
 use brambling_protocol::kept::{CutManifest, KeptError, KeptProgram};
@@ -455,7 +455,7 @@ impl ChosenSnapshot {
             why,
         };
         let objects = self.name.objects(&self.store)?;
-        let values = read_values(&*objects, plan, &self.manifest, |_| true)?;
+        let values = read_values(&*objects, plan, &self.manifest, |_| true, &NotNear)?;
         let CutManifest {
             at,
             states,
@@ -610,10 +610,10 @@ pub(crate) fn copied(
         writer.encoded(part.dataset, part.shard, bytes)
     });
     taken.map_err(|error| error.to_string())??;
-    let (objects, parts) = writer.finish().map_err(|error| error.to_string())?;
+    let written = writer.finish().map_err(|error| error.to_string())?;
     Ok(CutManifest {
-        objects,
-        parts,
+        objects: written.objects,
+        parts: written.parts,
         ..manifest.clone()
     })
 }

@@ -19,9 +19,9 @@ pub use places::{clear_stored, is_commanded, set_command, set_fresh, set_store};
 pub(crate) use places::of_process;
 
 pub(crate) use every::{GIVE as EVERY_GIVE, parse as parse_every};
-pub(crate) use found::{changed, read_values};
+pub(crate) use found::{NearParts, NotNear, PartChunks, changed, read_values};
 pub(crate) use mailbox::{CutMailbox, Said};
-pub(crate) use parts::SnapshotWriter;
+pub(crate) use parts::{SnapshotWriter, WrittenParts};
 pub(crate) use saved::{SnapshotName, each_part};
 pub(crate) use stored::{StoreCaller, Stored};
 
@@ -199,7 +199,7 @@ impl JobStore {
             }
         }
         let results = stored::results_of(outcome);
-        let (objects, parts) = writer.finish()?;
+        let WrittenParts { objects, parts, .. } = writer.finish()?;
         self.commit(&CutManifest {
             program: self.program,
             name: self.name.clone(),

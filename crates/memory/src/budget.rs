@@ -2,8 +2,8 @@
 //!
 //! # Rules
 //! Each job has floors, one for each class, and what is nobody's floor is free, for all jobs of the process. A class fills its own floor
-//! first and takes what is beyond it from the free bytes. So a class can always use its floor, however full the rest is, and nobody else's
-//! use can reach into a floor that is not filled yet: the sum over jobs and classes of max(in use, floor) never exceeds the process's
+//! first and takes what is beyond it from the free bytes, which are those of [spares](crate::Spare) as well. So a class can always use its floor,
+//! however full the rest is, and nobody else's use can reach into a floor that is not filled yet: the sum over jobs and classes of max(in use, floor) never exceeds the process's
 //! budget. Floors change when jobs begin and end ([`Memory`](crate::Memory)).
 //!
 //! # What it bounds
@@ -19,6 +19,7 @@
 
 use crate::class::{Class, Floors, OutOfMemory};
 use crate::mutants;
+use crate::spare::SpareRoom;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
@@ -79,6 +80,8 @@ pub(crate) struct Free {
     bytes: AtomicU64,
     /// The whole budget of the process.
     budget_bytes: AtomicU64,
+    /// Who gives its room to whoever finds none.
+    pub(crate) spares: SpareRoom,
 }
 
 impl Free {
@@ -86,6 +89,7 @@ impl Free {
         Arc::new(Free {
             bytes: AtomicU64::new(budget_bytes),
             budget_bytes: AtomicU64::new(budget_bytes),
+            spares: SpareRoom::default(),
         })
     }
 
@@ -104,7 +108,22 @@ impl Free {
         let _ = self.bytes.fetch_update(Relaxed, Relaxed, resized);
     }
 
+    /// Takes so many bytes, if need be of those that spares have.
     pub(crate) fn take(&self, bytes: u64) -> bool {
+        loop {
+            if self.take_unclaimed(bytes) {
+                return true;
+            }
+            let lacking = bytes.saturating_sub(self.bytes()).max(1);
+            if !self.spares.give_up(self, lacking) {
+                // What another has given up meanwhile is free now.
+                return self.take_unclaimed(bytes);
+            }
+        }
+    }
+
+    /// Takes so many bytes that nobody has.
+    pub(crate) fn take_unclaimed(&self, bytes: u64) -> bool {
         let taken = self.bytes.fetch_update(Relaxed, Relaxed, |free| {
             let admits_all = || mutants::is_on("budget-admits-everything").then_some(free);
             free.checked_sub(bytes).or_else(admits_all)

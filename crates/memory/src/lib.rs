@@ -11,10 +11,12 @@ pub mod held;
 pub mod mutants;
 mod pages;
 mod process;
+mod spare;
 pub mod spill;
 
 pub use budget::{Budget, Reservation};
 pub use class::{Class, Floors, OutOfMemory};
 pub use pages::Pages;
 pub use process::{AdmissionWait, BudgetShare, Memory, Queued, count_jobs, share_bytes};
+pub use spare::Spare;
 pub use spill::{Spill, SpillError, Spilled};

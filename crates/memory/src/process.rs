@@ -15,6 +15,7 @@
 use crate::budget::{Budget, Free};
 use crate::class::Floors;
 use crate::held::{self, Held};
+use crate::spare::Spare;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex};
@@ -101,6 +102,16 @@ impl Memory {
         jobs.sum::<u64>() + self.inner.own.in_use_bytes()
     }
 
+    /// Bytes that are to be kept as long as nobody wants their room: none yet.
+    pub fn spare(&self) -> Spare {
+        Spare::new(&self.inner.free)
+    }
+
+    /// What all spares have. It counts in nobody's use.
+    pub fn spare_bytes(&self) -> u64 {
+        self.inner.free.spares.bytes()
+    }
+
     /// A place in the queue of jobs that wish to begin.
     pub fn queue(&self) -> Queued {
         let mut admissions = self.admissions();
@@ -130,7 +141,8 @@ impl Memory {
         self.spread(admissions, weights);
         let share = share_bytes(self.budget_bytes(), weight, weights);
         // Of what is free already less than the share: as much as that allows.
-        budget.set_floors(Floors::of(share.min(self.inner.free.bytes())));
+        let free_bytes = self.inner.free.bytes() + self.spare_bytes();
+        budget.set_floors(Floors::of(share.min(free_bytes)));
         admissions.jobs.push(Admitted {
             ticket,
             weight,

@@ -283,10 +283,27 @@ pub enum Message<'a> {
     Adopted(JobKey),
     /// A client to the controller, before [`Submit`](Message::Submit): the job that it submits next begins at this snapshot, which may be another cluster's.
     Restore(KeptPlace),
+    /// A worker to the controller: the job begins there at a cut.
+    Restored(RestoredParts),
 }
 
 /// The most events that one message tells.
 pub const EVENTS_AT_ONCE: usize = 1 << 10;
+
+/// What a worker's shards had saved at the cut at which they begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RestoredParts {
+    /// The job.
+    pub key: JobKey,
+    /// The cut.
+    pub cut: u64,
+    /// Bytes of partitions that the worker has read from the store.
+    pub read_bytes: u64,
+    /// Bytes of partitions that it had still.
+    pub local_bytes: u64,
+    /// How long that took, in milliseconds.
+    pub took_ms: u64,
+}
 
 /// Something that has happened in a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -303,7 +320,7 @@ pub struct ClusterEvent {
     pub job: Option<JobKey>,
     /// Of which cut, or at which one a job began.
     pub cut: Option<u64>,
-    /// How much was saved.
+    /// How much was saved, or read from the store.
     pub bytes: Option<u64>,
     /// How long it took, in milliseconds.
     pub took_ms: Option<u64>,
@@ -338,6 +355,8 @@ pub enum EventKind {
     WorkerFenced,
     /// A controller that took office has taken a job over that ran on meanwhile.
     JobAdopted,
+    /// A worker has what its shards begin with at a cut.
+    JobRestored,
 }
 
 impl EventKind {
@@ -356,6 +375,7 @@ impl EventKind {
             EventKind::SnapshotFailed => "snapshot-failed",
             EventKind::WorkerFenced => "worker-fenced",
             EventKind::JobAdopted => "job-adopted",
+            EventKind::JobRestored => "job-restored",
         }
     }
 }

@@ -7,7 +7,7 @@ use super::recovery::{Losses, UNKEPT};
 use super::{
     Order, OwnedMessage, PeerLink, REMEMBERED, RegisteredJob, Registry, RegistryError, Worker,
 };
-use crate::placement::place;
+use crate::placement::{place, place_again};
 use brambling_protocol::kept::LogEntry;
 use brambling_protocol::message::{Accepted, EventKind, JobState, Member, Prepare, Submit};
 use brambling_protocol::{JobId, JobKey, WorkerId};
@@ -136,7 +136,12 @@ impl Registry {
         job.losses.begins(self.now);
         job.members = members.iter().map(|(id, _)| *id).collect();
         let (shards, client) = (job.shards.clone(), job.client);
-        let map = place(&shards, &job.columns, members);
+        // Without a snapshot nobody has anything that is of use.
+        let held = job.losses.take_held().filter(|_| !job.snapshots.is_empty());
+        let map = match held {
+            Some(held) => place_again(&held, &job.columns, members),
+            None => place(&shards, &job.columns, members),
+        };
         let member = |(worker, _): &(WorkerId, u32)| Member {
             worker: *worker,
             at: self.workers[worker].listens_at,

@@ -13,9 +13,9 @@ use super::{JobState, Order, OwnedMessage, PeerLink, Registry};
 use crate::ShardLoss;
 use brambling_protocol::kept::LogEntry;
 use brambling_protocol::message::{
-    ClusterEvent, EventKind, JobCuts, KeptPlace, SnapshotEvery, Survives,
+    ClusterEvent, EventKind, JobCuts, KeptPlace, RestoredParts, SnapshotEvery, Survives,
 };
-use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
+use brambling_protocol::{Generation, JobId, JobKey, PartitionMap, WorkerId};
 use std::time::Duration;
 
 /// How long a job that has to begin again waits for a worker. Shorter: whoever replaces workers, such as a cluster manager, is too late. Longer: people wait for
@@ -52,6 +52,8 @@ pub(super) struct Losses {
     began: Duration,
     /// Those in a row, in words.
     in_a_row: Vec<String>,
+    /// Who held what of the generation that was lost.
+    held: Option<PartitionMap>,
     /// Until when it waits for a worker, and with which error it ends then.
     waits: Option<(Duration, String)>,
 }
@@ -60,6 +62,11 @@ impl Losses {
     /// A generation begins.
     pub(super) fn begins(&mut self, now: Duration) {
         (self.began, self.waits) = (now, None);
+    }
+
+    /// Who held its shards when they were lost, once.
+    pub(super) fn take_held(&mut self) -> Option<PartitionMap> {
+        self.held.take()
     }
 }
 
@@ -229,16 +236,39 @@ impl Registry {
             return;
         };
         let cut = job.snapshots.pop();
+        let mut held = PartitionMap::new(job.shards.iter().copied());
+        let begun = self.running.get(&key).into_iter();
+        begun.flat_map(|it| &it.map).for_each(|range| {
+            let _ = held.apply(range).expect("a range of the job");
+        });
         let loss = ShardLoss {
             worker,
             why: format!("worker {worker} cannot use the snapshot: {why}"),
             way_out: "run the program again",
+            held,
         };
         if let Some(cut) = cut {
             let job = key.job;
             self.log(LogEntry::Unusable { job, cut });
         }
         self.begin_again(key.job, &loss);
+    }
+
+    /// A worker has what its shards begin with.
+    pub(super) fn on_restored(&mut self, worker: WorkerId, restored: &RestoredParts) {
+        if self.job_in(restored.key).is_none() {
+            return;
+        }
+        let cause = format!("{} bytes more were still there", restored.local_bytes);
+        self.note(ClusterEvent {
+            worker: Some(worker),
+            job: Some(restored.key),
+            cut: Some(restored.cut),
+            bytes: Some(restored.read_bytes),
+            took_ms: Some(restored.took_ms),
+            cause: Some(cause),
+            ..ClusterEvent::of(EventKind::JobRestored)
+        });
     }
 
     fn begin_again(&mut self, id: JobId, loss: &ShardLoss) {
@@ -258,6 +288,7 @@ impl Registry {
         job.state = JobState::Queued;
         job.members.clear();
         job.losses.waits = Some((until, loss.error()));
+        job.losses.held = Some(loss.held.clone());
         // Before all others: it had its turn already.
         self.queued.push_front(id);
         if let Some(client) = job.client {

@@ -3,10 +3,10 @@
 use crate::callers::{A, B, CLIENT, FIRST, ended, key, register, say, status, submit, two_workers};
 use brambling_controller::ShardLoss;
 use brambling_controller::registry::{ProcessEnd, RETURN_TIME, Registry};
-use brambling_protocol::WorkerId;
 use brambling_protocol::message::{
     Death, DeathKind, JobState, Load, Message, StuckKernel, Survives,
 };
+use brambling_protocol::{PartitionMap, WorkerId};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -151,6 +151,7 @@ fn the_error_of_a_job_says_how_its_worker_ended() {
             worker: WorkerId(2),
             why: "worker w2 is gone".into(),
             way_out: "start another",
+            held: PartitionMap::new([4]),
         };
         registry.on_loss(FIRST, loss);
         let job = &status(&registry).jobs[0];

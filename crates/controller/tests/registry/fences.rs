@@ -12,7 +12,7 @@ use brambling_protocol::message::{
     CutOff, DeathKind, JobState, Load, Message, StuckKernel, Survives,
 };
 use brambling_protocol::patience::{LEFT_OUT_AFTER, SILENCE};
-use brambling_protocol::{JobKey, WorkerId};
+use brambling_protocol::{JobKey, PartitionMap, WorkerId};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -191,6 +191,7 @@ fn a_job_without_its_fenced_worker_begins_again_and_says_why() {
         worker: WorkerId(2),
         why: "worker w2 is gone, and with it 2 of the job's shards".into(),
         way_out: "start another",
+        held: PartitionMap::new([4]),
     };
     registry.on_loss(FIRST, loss);
     let orders = registry.take_orders();

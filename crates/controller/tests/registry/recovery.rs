@@ -1,17 +1,19 @@
 //! A job that has lost shards with a worker begins again, waits for a newcomer, or ends.
 
 use crate::callers::{
-    B, CLIENT, FIRST, OTHER, ended, register, say, state, status, submit, told, two_workers,
+    A, B, CLIENT, FIRST, OTHER, VERSION, ended, register, say, state, status, submit, told,
+    two_workers,
 };
 use brambling_controller::registry::{
     ClusterStore, NEWCOMER_TIME, Order, OwnedMessage, POISON_TIME, PeerLink, RETURN_TIME, Registry,
 };
 use brambling_controller::{ShardLoss, WorkerLoss};
-use brambling_program::CutPlan;
+use brambling_program::{CutPlan, GroupId, ShardId};
 use brambling_protocol::message::{
-    Accepted, JobCuts, JobState, KeptPlace, Message, SnapshotEvery, Survives,
+    Accepted, EventKind, JobCuts, JobState, KeptPlace, Message, RestoredParts, SnapshotEvery,
+    Survives,
 };
-use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
+use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, PartitionMap, WorkerId};
 use std::time::Duration;
 
 const C: PeerLink = PeerLink(12);
@@ -40,6 +42,7 @@ fn loss(worker: u32) -> ShardLoss {
         worker: WorkerId(worker),
         why: format!("worker w{worker} is gone"),
         way_out: "start another",
+        held: PartitionMap::new([4]),
     }
 }
 
@@ -329,4 +332,95 @@ fn a_cluster_without_snapshots_begins_no_job_at_one() {
     };
     assert!(why.contains("start its controller with --store or --state"));
     assert!(status(&registry).jobs.is_empty());
+}
+
+/// Of a job that goes on from a snapshot, shards that are left stay where they were when the others were lost.
+#[test]
+fn who_is_left_keeps_its_shards() {
+    let store = ClusterStore {
+        store: "/somewhere".into(),
+        prefix: "cluster-1".into(),
+        every: SnapshotEvery::Turns(10),
+    };
+    let mut registry = Registry::new(VERSION).with_store(store);
+    for (link, pid) in [(A, 1), (B, 2), (C, 3)] {
+        say(&mut registry, link, register(pid, None));
+    }
+    let cuts = JobCuts {
+        program: 1,
+        plan: CutPlan {
+            shards: vec![6],
+            loops: Vec::new(),
+        },
+        every: None,
+    };
+    let survives = Survives {
+        repeats: true,
+        cuts: Some(cuts),
+    };
+    say(&mut registry, CLIENT, Message::Survives(survives));
+    say(&mut registry, CLIENT, submit(&[6]));
+    let group = GroupId(0);
+    let mut held = PartitionMap::new([6]);
+    // Shards have moved since they were placed.
+    for (index, owner) in [2, 1, 3, 3, 1, 2].into_iter().enumerate() {
+        let (first, owner) = (index as u32, WorkerId(owner));
+        let entry = Entry { owner, version: 5 };
+        let end = first + 1;
+        let range = EntryRange {
+            group,
+            first,
+            end,
+            entry,
+        };
+        let _ = held.apply(&range).unwrap();
+    }
+    registry.on_snapshot(FIRST, 1, 100, Duration::ZERO);
+    registry.on_process_ended(ended(3), "here", Duration::ZERO);
+    registry.on_loss(FIRST, ShardLoss { held, ..loss(3) });
+    let orders = registry.take_orders();
+    let begun = orders.iter().find_map(|it| match it {
+        Order::Begin { map, .. } => Some(map),
+        _ => None,
+    });
+    let map = begun.unwrap_or_else(|| panic!("{orders:?}"));
+    let owner = |index| {
+        map.entry(ShardId { group, index })
+            .unwrap()
+            .unwrap()
+            .owner
+            .0
+    };
+    // The second has twice the threads of the first, and gets what is lost.
+    assert_eq!([0, 1, 2, 3, 4, 5].map(owner), [2, 1, 2, 2, 1, 2]);
+    // Workers say where what they begin with came from.
+    registry.take_events();
+    let mut restored = RestoredParts {
+        key: generation(1),
+        cut: 1,
+        read_bytes: 200,
+        local_bytes: 400,
+        took_ms: 7,
+    };
+    say(&mut registry, B, Message::Restored(restored));
+    let told = registry.take_events();
+    let [event] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(
+        (event.kind, event.worker),
+        (EventKind::JobRestored, Some(WorkerId(2)))
+    );
+    assert_eq!(
+        (event.cut, event.bytes, event.took_ms),
+        (Some(1), Some(200), Some(7))
+    );
+    assert_eq!(
+        event.cause.as_deref(),
+        Some("400 bytes more were still there")
+    );
+    // Of the generation that is void nobody wants to know.
+    restored.key = FIRST;
+    say(&mut registry, B, Message::Restored(restored));
+    assert_eq!(registry.take_events(), []);
 }

@@ -12,7 +12,7 @@ use brambling_program::GroupId;
 use brambling_protocol::frame::ShardRange;
 use brambling_protocol::kept::{LogEntry, LoggedTerm};
 use brambling_protocol::message::{Accepted, Holding, JobState, Message, Registered, Survives};
-use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
+use brambling_protocol::{Generation, JobId, JobKey, PartitionMap, WorkerId};
 use std::time::Duration;
 
 const NAME: u128 = 77;
@@ -226,6 +226,7 @@ fn a_job_that_runs_goes_on_as_it_is() {
         worker: WorkerId(1),
         why: "it is gone".into(),
         way_out: "",
+        held: PartitionMap::new([4]),
     };
     term.registry.on_loss(key(1), loss);
     let orders = term.registry.take_orders();

@@ -209,6 +209,7 @@ fn who_is_lost_after_the_end_ends_nothing() {
             worker: WorkerId(1),
             why: "worker w1 is gone".into(),
             way_out: "start another",
+            held: PartitionMap::new([4]),
         },
     );
     assert_eq!(registry.take_orders(), []);

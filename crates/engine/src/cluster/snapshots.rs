@@ -1,7 +1,7 @@
 //! Snapshots of a cluster's jobs: where they lie in a store, and how a worker reads its part of one. All processes of the cluster use one store, each by its own
 //! way there.
 
-use crate::store::read_values;
+use crate::store::{NearParts, read_values};
 use brambling_program::{DatasetId, Plan, ShardId, Value};
 use brambling_protocol::kept::{CutManifest, KeptProgram};
 use brambling_protocol::message::{KeptPlace, SnapshotEvery};
@@ -134,16 +134,11 @@ impl JobPlace {
         unnamed.try_for_each(|it| self.store.delete(&it))
     }
 
-    /// Reads what a job's shards here begin with.
+    /// The manifest of a snapshot at which a job is to begin.
     ///
     /// # Errors
     /// Why this snapshot cannot be used.
-    pub(super) fn restore(
-        &self,
-        plan: &Plan,
-        cut: u64,
-        is_here: impl Fn(ShardId) -> bool,
-    ) -> Result<Restored, String> {
+    pub(super) fn manifest_for(&self, plan: &Plan, cut: u64) -> Result<CutManifest, String> {
         let bytes = self.store.read(&self.manifest(cut), None);
         let bytes = bytes.map_err(|error| error.to_string())?;
         let manifest = CutManifest::decode(&bytes)
@@ -154,8 +149,23 @@ impl JobPlace {
                 self.store.name()
             ));
         }
+        Ok(manifest)
+    }
+
+    /// What a job's shards here begin with: read from the store, as far as it is not near.
+    ///
+    /// # Errors
+    /// Why this snapshot cannot be used.
+    pub(super) fn restore(
+        &self,
+        plan: &Plan,
+        manifest: CutManifest,
+        is_here: impl Fn(ShardId) -> bool,
+        near: &impl NearParts,
+    ) -> Result<Restored, String> {
+        let cut = manifest.cut;
         let values: BTreeMap<(DatasetId, u32), Value> =
-            read_values(&*self.store, plan, &manifest, &is_here)
+            read_values(&*self.store, plan, &manifest, &is_here, near)
                 .map_err(|error| error.to_string())?
                 .map_err(|why| format!("snapshot {cut} in {}: {why}", self.store.name()))?;
         let CutManifest {

@@ -2,6 +2,7 @@
 
 mod adopted;
 mod hosted;
+mod local_parts;
 mod metrics;
 mod prints;
 mod spilling;
@@ -22,12 +23,13 @@ use brambling_memory::Memory;
 use brambling_memory::held::{self, Held};
 use brambling_operators::simd;
 use brambling_program::Program;
-use brambling_protocol::message::{CutOff, Load, Message, Prepare, Register};
+use brambling_protocol::message::{CutOff, Load, Message, Prepare, Register, RestoredParts};
 use brambling_protocol::patience::{ACKNOWLEDGED_WITHIN, Awake, CUT_OFF_AFTER};
 use brambling_protocol::{JobId, JobKey, WorkerId};
 use brambling_worker::executor::{Caller, Failure, Pool};
 pub use hosted::CAUSE_BYTES_MAX;
 use hosted::Hosted;
+use local_parts::{LocalJobs, LocalParts};
 use metrics::{Done, EndedJobs};
 pub use prints::Prints;
 use spilling::Spilling;
@@ -147,6 +149,8 @@ struct State {
     jobs: BTreeMap<JobKey, Arc<Hosted>>,
     /// Jobs of which a controller that has taken over wants to know what is here, and its term.
     asked: BTreeMap<JobKey, u32>,
+    /// What their shards have saved.
+    local: LocalJobs,
     /// Its controller's jobs outlive it.
     is_lasting: bool,
     /// Jobs that were released, and have perhaps not left yet.
@@ -349,6 +353,7 @@ impl WorkerShared {
             let load = due.map(|_| self.load(&mut state, since, &mut busy));
             let stuck = due.and_then(|_| self.tell_stuck(&mut state, now));
             self.end_if_stuck(&mut state, now);
+            state.local.tick(now);
             drop(state);
             jobs.iter().for_each(|job| job.tick());
             if let Some((link, load)) = due.zip(load) {
@@ -472,6 +477,10 @@ impl WorkerShared {
                 state.unprepared.remove(&key);
                 state.asked.remove(&key);
                 let job = state.jobs.remove(&key);
+                let has_ended = job.as_ref().is_some_and(|job| job.has_run());
+                if !state.jobs.keys().any(|it| it.job == key.job) {
+                    state.local.released(key.job, has_ended, Instant::now());
+                }
                 job.iter().for_each(|job| state.ended.add(job));
                 state.released.retain(|it| it.strong_count() > 0);
                 state.released.extend(job.iter().map(Arc::downgrade));
@@ -545,7 +554,21 @@ impl WorkerShared {
         }
     }
 
+    /// Tells the controller where what a job begins with came from.
+    fn say_restored(&self, restored: RestoredParts) {
+        let state = self.state();
+        if let Some(link) = state.link.filter(|_| state.is_open) {
+            self.control()
+                .say(link, [framed(Message::Restored(restored))]);
+        }
+    }
+
     // ---- jobs
+
+    /// What a job's shards have saved here.
+    fn local_parts(&self, job: JobId) -> Arc<LocalParts> {
+        self.state().local.of(job, &self.memory)
+    }
 
     /// The job of this key; who comes first, client or controller, makes it.
     fn hosted(self: &Arc<Self>, key: JobKey) -> Arc<Hosted> {

@@ -1,7 +1,7 @@
 //! Drives a job's snapshots: hands what shards say to [`Snapshots`], and does what that asks for. On a thread of its own: it waits for a disk.
 
 use super::mailbox::{CutMailbox, Said};
-use super::parts::SnapshotWriter;
+use super::parts::{SnapshotWriter, WrittenParts};
 use super::root_outcomes;
 use super::stored::Kept;
 use super::{JobStore, marks};
@@ -186,6 +186,8 @@ impl Works {
             }
             Said::Answered(cut, _, answer) => self.machine.on_answer(now, cut, answer),
             Said::Captured(cut, capture) => self.save(cut, capture),
+            // It makes the manifests itself.
+            Said::Committed(_) => {}
         }
     }
 
@@ -288,8 +290,8 @@ impl Works {
             return self.machine.on_failed(self.begun.elapsed(), cut);
         };
         let writer = self.writer.take();
-        let written = writer.map_or(Ok((Vec::new(), Vec::new())), SnapshotWriter::finish);
-        let committed = written.and_then(|(objects, parts)| {
+        let written = writer.map_or(Ok(WrittenParts::default()), SnapshotWriter::finish);
+        let committed = written.and_then(|WrittenParts { objects, parts, .. }| {
             let mut manifest = CutManifest {
                 program: self.store.program,
                 name: self.store.name.clone(),

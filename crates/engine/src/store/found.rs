@@ -6,6 +6,8 @@ use brambling_protocol::kept::{CutManifest, KeptResults, SourceMark, StoredPart,
 use brambling_storage::{ObjectStore, StoreError, StoreTrouble};
 use brambling_worker::executor::Restored;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3;
 
 /// Partitions' values.
 type Values = BTreeMap<(DatasetId, u32), Value>;
@@ -70,7 +72,7 @@ impl JobStore {
                 "the input `{dataset}` has changed since; the job begins at its start"
             )));
         }
-        let values = match read_values(&*self.store, plan, &manifest, |_| true)? {
+        let values = match read_values(&*self.store, plan, &manifest, |_| true, &NotNear)? {
             Ok(values) => values,
             Err(why) => return Ok(Err(why)),
         };
@@ -94,7 +96,31 @@ impl JobStore {
     }
 }
 
-/// Reads what a snapshot has of partitions of shards that are here. An inner error says why the snapshot cannot be used.
+/// A part's bytes, in order.
+pub(crate) type PartChunks = Vec<Arc<Vec<u8>>>;
+
+/// Where parts may be had without their store.
+pub(crate) trait NearParts {
+    /// The bytes of that part of that object, and of no other.
+    fn find(&self, object: &str, part: &StoredPart) -> Option<PartChunks>;
+    /// What was found is used.
+    fn used(&self, part: &StoredPart);
+    /// A part was read from the store.
+    fn read(&self, shard: ShardId, object: &str, part: &StoredPart, bytes: Vec<u8>);
+}
+
+/// All parts are in the store only.
+pub(crate) struct NotNear;
+
+impl NearParts for NotNear {
+    fn find(&self, _: &str, _: &StoredPart) -> Option<PartChunks> {
+        None
+    }
+    fn used(&self, _: &StoredPart) {}
+    fn read(&self, _: ShardId, _: &str, _: &StoredPart, _: Vec<u8>) {}
+}
+
+/// Reads what a snapshot has of partitions of shards that are here, as far as it is not near. An inner error says why the snapshot cannot be used.
 ///
 /// # Errors
 /// When the store cannot be read.
@@ -103,15 +129,26 @@ pub(crate) fn read_values(
     plan: &Plan,
     manifest: &CutManifest,
     is_here: impl Fn(ShardId) -> bool,
+    near: &impl NearParts,
 ) -> Result<Result<Values, String>, StoreError> {
     let mut values = Values::new();
-    let here = |part: &&StoredPart| {
-        let group = plan.group_of_dataset.get(part.dataset.index()).copied();
+    let here = |part: &StoredPart| {
+        let group = *plan.group_of_dataset.get(part.dataset.index())?;
         let index = part.shard;
-        group.is_some_and(|group| is_here(ShardId { group, index }))
+        Some(ShardId { group, index }).filter(|shard| is_here(*shard))
     };
-    for part in manifest.parts.iter().filter(here) {
+    let here = (manifest.parts.iter()).filter_map(|part| Some((here(part)?, part)));
+    for (shard, part) in here {
         let object = &manifest.objects[part.object as usize];
+        let found = near.find(object, part);
+        if let Some(chunks) = found
+            && is_whole(&chunks, part)
+            && let Some(value) = value_of(plan, part, chunks.iter().map(|it| &it[..]))
+        {
+            near.used(part);
+            values.insert((part.dataset, part.shard), value);
+            continue;
+        }
         let range = part.start..part.start + part.bytes;
         let bytes = match store.read(&super::key(object), Some(range)) {
             Ok(bytes) => bytes,
@@ -128,15 +165,34 @@ pub(crate) fn read_values(
         if checksum(&bytes) != part.checksum {
             return Ok(Err(damaged()));
         }
-        let empty = Value::default_of(plan.program.payload_type(part.dataset));
-        let mut decoder = Decoder::new(empty).expecting(part.bytes);
-        let decoded = decoder.feed(&bytes).and_then(|()| decoder.finish());
-        let Ok(value) = decoded else {
+        let Some(value) = value_of(plan, part, [&bytes[..]]) else {
             return Ok(Err(damaged()));
         };
         values.insert((part.dataset, part.shard), value);
+        near.read(shard, object, part, bytes);
     }
     Ok(Ok(values))
+}
+
+/// Whether memory has kept a part as it was.
+fn is_whole(chunks: &PartChunks, part: &StoredPart) -> bool {
+    let mut checksum = Xxh3::new();
+    chunks.iter().for_each(|it| checksum.update(it));
+    checksum.digest() == part.checksum
+}
+
+/// The partition whose encoding that is.
+fn value_of<'a>(
+    plan: &Plan,
+    part: &StoredPart,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Option<Value> {
+    let empty = Value::default_of(plan.program.payload_type(part.dataset));
+    let mut decoder = Decoder::new(empty).expecting(part.bytes);
+    for chunk in chunks {
+        decoder.feed(chunk).ok()?;
+    }
+    decoder.finish().ok()
 }
 
 /// Whether an error says something of an object, and not of its store: another object may do.

@@ -12,6 +12,7 @@ pub(crate) enum Said {
     Stands(ShardId, GroupState),
     Answered(u64, ShardId, CutAnswer),
     Captured(u64, Capture),
+    Committed(u64),
 }
 
 #[derive(Debug)]
@@ -40,5 +41,9 @@ impl CutKeeper for CutMailbox {
 
     fn captured(&self, cut: u64, capture: Capture) {
         self.put(Said::Captured(cut, capture));
+    }
+
+    fn committed(&self, cut: u64) {
+        self.put(Said::Committed(cut));
     }
 }

@@ -1,7 +1,7 @@
 //! Writes the parts of a snapshot: encodings of partitions, several to an object.
 
 use super::key;
-use brambling_memory::SpillError;
+use brambling_memory::{Memory, Spare, SpillError};
 use brambling_program::{DatasetId, Encoder, Value};
 use brambling_protocol::kept::{PartsEnd, PartsHead, StoredPart};
 use brambling_storage::{ObjectStore, ObjectWriter, StoreError, StoreTrouble};
@@ -21,6 +21,18 @@ pub(crate) struct SnapshotWriter {
     objects: Vec<String>,
     parts: Vec<StoredPart>,
     open: Option<OpenObject>,
+    /// Where copies are kept.
+    near: Option<Memory>,
+    copies: Vec<Spare>,
+}
+
+/// What was written.
+#[derive(Default)]
+pub(crate) struct WrittenParts {
+    pub(crate) objects: Vec<String>,
+    pub(crate) parts: Vec<StoredPart>,
+    /// Copies of the parts, where they are wanted.
+    pub(crate) copies: Vec<Spare>,
 }
 
 struct OpenObject {
@@ -38,7 +50,15 @@ impl SnapshotWriter {
             objects: Vec::new(),
             parts: Vec::new(),
             open: None,
+            near: None,
+            copies: Vec::new(),
         }
+    }
+
+    /// Keeps a copy of each part, as long as nobody wants the room.
+    pub(crate) fn keeping(mut self, memory: Memory) -> SnapshotWriter {
+        self.near = Some(memory);
+        self
     }
 
     /// Appends a partition's encoding. It may need an interpreter if its type does.
@@ -97,11 +117,14 @@ impl SnapshotWriter {
         };
         let start = open.bytes;
         let mut checksum = Xxh3::new();
+        let copy = self.near.as_ref().map(Memory::spare);
         encode(&mut |bytes| {
             checksum.update(bytes);
+            copy.iter().for_each(|it| it.push(bytes.to_vec()));
             open.bytes += bytes.len() as u64;
             open.writer.write(bytes)
         })?;
+        self.copies.extend(copy);
         self.parts.push(StoredPart {
             dataset,
             shard,
@@ -126,8 +149,12 @@ impl SnapshotWriter {
     }
 
     /// Lets the last object exist, and tells the objects and the parts.
-    pub(crate) fn finish(mut self) -> Result<(Vec<String>, Vec<StoredPart>), StoreError> {
+    pub(crate) fn finish(mut self) -> Result<WrittenParts, StoreError> {
         self.end_object()?;
-        Ok((self.objects, self.parts))
+        Ok(WrittenParts {
+            objects: self.objects,
+            parts: self.parts,
+            copies: self.copies,
+        })
     }
 }

@@ -33,6 +33,11 @@ pub enum CutAsk {
     },
     /// There is no cut.
     Forget,
+    /// There is a snapshot of the cut: what was saved before it is of no more use.
+    Committed {
+        /// The cut.
+        cut: u64,
+    },
 }
 
 /// A cut at which all shards are to save.

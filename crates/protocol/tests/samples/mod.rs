@@ -11,8 +11,8 @@ use brambling_protocol::message::{
     Accepted, Brings, Client, ClusterEvent, CutOff, Death, DeathKind, EventKind, FailureKind,
     FailureOrigin, Holding, JobCuts, JobDetails, JobState, JobStatus, KeptPlace, Load, Member,
     Message, Move, Part, Prepare, PrintStream, PrintedLine, PrintedLines, Register, Registered,
-    ShardTime, ShardTimes, SnapshotEvery, SnapshotStatus, Status, StuckKernel, Submit, Survives,
-    WorkerStatus,
+    RestoredParts, ShardTime, ShardTimes, SnapshotEvery, SnapshotStatus, Status, StuckKernel,
+    Submit, Survives, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, Priority, WorkerId};
 
@@ -482,6 +482,17 @@ pub fn frames() -> Vec<(&'static str, Frame<'static>)> {
             ),
         ),
         ("cut-call", numbered(0, 22, Body::CutCall(cut_call()))),
+        (
+            "cut-committed",
+            numbered(
+                0,
+                22,
+                Body::CutCall(CutCall {
+                    what: CutAsk::Committed { cut: 300 },
+                    ..cut_call()
+                }),
+            ),
+        ),
         ("cut-reply", numbered(0, 23, Body::CutReply(cut_reply()))),
         (
             "ack",
@@ -804,6 +815,16 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
                 store: "/srv/snapshots".into(),
                 place: "cluster-000000000000002a/300".into(),
                 cut: Some(1 << 33),
+            }),
+        ),
+        (
+            "restored",
+            Message::Restored(RestoredParts {
+                key,
+                cut: 300,
+                read_bytes: 1 << 33,
+                local_bytes: 1 << 34,
+                took_ms: 300,
             }),
         ),
         ("ledger", Message::Ledger(part)),

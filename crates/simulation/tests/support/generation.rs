@@ -485,7 +485,7 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
                 assert_eq!(moving, 0, "a cut while shards move: {}", self.tale());
             }
             CutAsk::Where => {}
-            CutAsk::Name { .. } | CutAsk::Forget => return,
+            CutAsk::Name { .. } | CutAsk::Forget | CutAsk::Committed { .. } => return,
         }
         if self.manners.meddles && self.meddles.is_none() && self.below(3) == 0 {
             self.meddles = Some(self.below(30));

@@ -30,6 +30,8 @@ pub trait CutKeeper: Send + Sync + std::fmt::Debug {
     fn answered(&self, cut: u64, shard: ShardId, answer: CutAnswer);
     /// A shard has come to a cut.
     fn captured(&self, cut: u64, capture: Capture);
+    /// There is a snapshot of a cut.
+    fn committed(&self, _cut: u64) {}
 }
 
 /// What shards are asked. One at a time: what is asked next takes the place of what some have not heard.
@@ -373,6 +375,11 @@ impl Job {
             CutAsk::Where => self.ask(CutQuestion::Where),
             CutAsk::Forget => self.ask(CutQuestion::Forget),
             CutAsk::Name { cut } => self.name_cut(cut),
+            CutAsk::Committed { cut } => {
+                if let Some(saving) = &self.saving {
+                    saving.keeper.committed(cut);
+                }
+            }
             CutAsk::Save(order) => self.ask(CutQuestion::Save(CutRequest {
                 id: order.cut,
                 outermost: order.outermost,

@@ -63,6 +63,8 @@ struct State {
     is_released: bool,
     /// Whether its thread builds it, or threads run it: its own, and those of the pool.
     runs: bool,
+    /// It has run to its end, whatever that was.
+    has_run: bool,
     /// Its thread has ended, and gave back what the job had of the worker's memory.
     has_left: bool,
     /// What it did, once it has ended, and what was here.
@@ -104,6 +106,11 @@ impl Hosted {
     /// Whether it has begun and some thread has not left it.
     pub(super) fn runs(&self) -> bool {
         self.state().runs
+    }
+
+    /// Whether it has run to its end.
+    pub(super) fn has_run(&self) -> bool {
+        self.state().has_run
     }
 
     fn state(&self) -> Held<'_, State> {

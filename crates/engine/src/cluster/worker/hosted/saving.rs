@@ -6,10 +6,12 @@
 //! * What cannot be written makes the cut void, and ends nothing.
 
 use crate::cluster::snapshots::JobPlace;
-use crate::store::{CutMailbox, Said, SnapshotWriter, root_outcomes};
+use crate::cluster::worker::local_parts::{LocalParts, SavedHere};
+use crate::store::{CutMailbox, Said, SnapshotWriter, WrittenParts, root_outcomes};
 use brambling_program::{CutAnswer, DatasetId, GroupId, GroupState, LoopId, Plan, ShardId, Turn};
+use brambling_protocol::Generation;
 use brambling_protocol::frame::{CutWord, SavedParts, SavedShards};
-use brambling_protocol::kept::KeptProgram;
+use brambling_protocol::kept::{KeptProgram, StoredPart};
 use brambling_storage::{StoreError, StoreTrouble};
 use brambling_worker::executor::{Capture, CapturedValue, CutKeeper, Job};
 use std::collections::BTreeMap;
@@ -32,10 +34,16 @@ pub(super) struct JobSaver {
     by: String,
     /// What is kept beside the job's snapshots, if this worker is to do so.
     program: Option<KeptProgram>,
+    /// Has copies of what was saved.
+    near: (Generation, Arc<LocalParts>),
 }
 
 impl JobSaver {
-    pub(super) fn new(place: Result<JobPlace, StoreError>, by: String) -> JobSaver {
+    pub(super) fn new(
+        place: Result<JobPlace, StoreError>,
+        by: String,
+        near: (Generation, Arc<LocalParts>),
+    ) -> JobSaver {
         let (keeper, said) = CutMailbox::new();
         JobSaver {
             keeper: Arc::new(keeper),
@@ -43,6 +51,7 @@ impl JobSaver {
             place,
             by,
             program: None,
+            near,
         }
     }
 
@@ -66,6 +75,7 @@ impl JobSaver {
             place: self.place,
             by: self.by,
             program: self.program,
+            near: self.near,
             is_over: is_over.clone(),
             told: Told::default(),
             open: None,
@@ -85,6 +95,7 @@ struct Works {
     by: String,
     /// Until it was kept.
     program: Option<KeptProgram>,
+    near: (Generation, Arc<LocalParts>),
     is_over: Arc<AtomicBool>,
     told: Told,
     /// The cut that is being saved.
@@ -156,6 +167,7 @@ impl Works {
                 other => *other = Some((cut, vec![shard])),
             },
             Said::Captured(cut, capture) => self.save(cut, capture),
+            Said::Committed(cut) => self.near.1.commit(self.near.0, cut),
         }
     }
 
@@ -220,7 +232,8 @@ impl Works {
         let by = format!("{}-{}", self.by, open.objects);
         open.objects += 1;
         let prefix = place.parts_of(open.cut, &by);
-        open.writer = Some(SnapshotWriter::new(place.store.clone(), prefix));
+        let writer = SnapshotWriter::new(place.store.clone(), prefix);
+        open.writer = Some(writer.keeping(self.near.1.memory().clone()));
         Ok(())
     }
 
@@ -271,19 +284,23 @@ impl Works {
         };
         self.keep_program();
         let finished = writer.finish();
-        let (objects, parts) = match finished {
+        let written = match finished {
             Ok(made) => made,
             Err(error) => return self.failed(cut, &error),
         };
         let open = self.open.as_mut().expect("as above");
         let spent = std::mem::take(&mut open.spent) + begun.elapsed();
         open.count = 0;
-        let shards = std::mem::take(&mut open.shards).into_iter();
-        let shards = shards.map(|(state, group, shards)| SavedShards {
-            turns: self.plan.turn_of(group, &state),
-            state,
-            shards,
-        });
+        let shards = std::mem::take(&mut open.shards);
+        // Before it is told: there may be a snapshot then.
+        let (objects, parts) = self.keep_near(cut, &shards, written);
+        let shards = shards
+            .into_iter()
+            .map(|(state, group, shards)| SavedShards {
+                turns: self.plan.turn_of(group, &state),
+                state,
+                shards,
+            });
         let shards = shards.collect();
         // What comes for this cut later goes to another object.
         let begun = self.begin_object();
@@ -310,6 +327,34 @@ impl Works {
         if place.keep_program(program).is_ok() {
             self.program = None;
         }
+    }
+
+    /// What was saved is kept here, too.
+    fn keep_near(
+        &self,
+        cut: u64,
+        shards: &[(GroupState, GroupId, Vec<ShardId>)],
+        written: WrittenParts,
+    ) -> (Vec<String>, Vec<StoredPart>) {
+        let WrittenParts {
+            objects,
+            parts,
+            copies,
+        } = written;
+        let shards: Vec<ShardId> = shards.iter().flat_map(|it| &it.2).copied().collect();
+        let copied = parts.iter().zip(copies).map(|(part, bytes)| {
+            let group = self.plan.group_of_dataset[part.dataset.index()];
+            let index = part.shard;
+            (ShardId { group, index }, *part, bytes)
+        });
+        let saved = SavedHere {
+            cut,
+            shards: &shards,
+            objects: &objects,
+            parts: copied.collect(),
+        };
+        self.near.1.save(self.near.0, saved);
+        (objects, parts)
     }
 
     /// Loops that have ended have no cuts any more.

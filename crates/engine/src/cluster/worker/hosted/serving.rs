@@ -3,6 +3,7 @@
 
 use super::super::super::wire::framed;
 use super::super::WorkerShared;
+use super::super::local_parts::{LocalParts, Restoring};
 use super::given::{GivenPartitions, lacking};
 use super::links::{JobTransport, Side};
 use super::saving::JobSaver;
@@ -17,7 +18,7 @@ use brambling_program::link::is_linked;
 use brambling_program::{Bindings, DatasetId, Plan, Program, ShardId};
 use brambling_protocol::frame::FAN_OUT;
 use brambling_protocol::kept::KeptProgram;
-use brambling_protocol::message::{Message, Prepare, parts};
+use brambling_protocol::message::{Message, Prepare, RestoredParts, parts};
 use brambling_protocol::{PartitionMap, WorkerId};
 use brambling_worker::executor::{
     Failure, Job, JobOptions, JobSpill, Membership, Restored, SpilledBytes,
@@ -112,6 +113,7 @@ impl Hosted {
         let saving = saver.and_then(|saver| saver.begin(&job).ok());
         let mut caller = shared.source.caller();
         let ended = shared.pool.run(&job, &mut *caller);
+        self.state().has_run = true;
         saving
             .iter()
             .for_each(|it| it.store(true, Ordering::Release));
@@ -169,7 +171,7 @@ impl Hosted {
         let given = Arc::new(GivenPartitions::default());
         let plan = self.plan(shared, prepare, &program, &given)?;
         let program_bytes = program.len() as u64;
-        let (saver, restored) = self.saved(me, prepare, &plan)?;
+        let (saver, restored) = self.saved(shared, me, prepare, &plan)?;
         let saver = saver.map(|saver| match keeps_program(me, prepare) {
             true => saver.with_program(kept(&plan, program)),
             false => saver,
@@ -218,6 +220,7 @@ impl Hosted {
     /// What saves the job, and what it begins with.
     fn saved(
         &self,
+        shared: &WorkerShared,
         me: WorkerId,
         prepare: &Prepare,
         plan: &Plan,
@@ -226,17 +229,53 @@ impl Hosted {
             return Ok((None, None));
         };
         let place = JobPlace::seen(kept);
-        let restored = kept.cut.map(|cut| {
-            let place = place.as_ref().map_err(ToString::to_string)?;
-            let is_here = |shard: ShardId| {
-                let mut mine = prepare.map.iter().filter(|it| it.entry.owner == me);
-                mine.any(|it| it.group == shard.group && (it.first..it.end).contains(&shard.index))
-            };
-            place.restore(plan, cut, is_here)
+        let near = shared.local_parts(self.key.job);
+        let generation = self.key.generation;
+        let is_here = |shard: ShardId| {
+            let mut mine = prepare.map.iter().filter(|it| it.entry.owner == me);
+            mine.any(|it| it.group == shard.group && (it.first..it.end).contains(&shard.index))
+        };
+        let restored = match kept.cut {
+            None => {
+                near.begin(generation, None, is_here);
+                Ok(None)
+            }
+            Some(cut) => {
+                let place = place.as_ref().map_err(ToString::to_string);
+                place.and_then(|place| {
+                    let restored = self.restored(shared, (place, plan, cut), &near, is_here);
+                    restored.map(Some)
+                })
+            }
+        };
+        let restored = restored.map_err(Unmade::Unrestored)?;
+        let by = format!("g{}-w{}", generation.0, me.0);
+        let saver = JobSaver::new(place, by, (generation, near));
+        Ok((Some(saver), restored))
+    }
+
+    /// What its shards here begin with at a snapshot. The controller is told where it came from.
+    fn restored(
+        &self,
+        shared: &WorkerShared,
+        (place, plan, cut): (&JobPlace, &Plan, u64),
+        near: &LocalParts,
+        is_here: impl Fn(ShardId) -> bool,
+    ) -> Result<Restored, String> {
+        let begun = Instant::now();
+        let manifest = place.manifest_for(plan, cut)?;
+        near.begin(self.key.generation, Some(&manifest), &is_here);
+        let restoring = Restoring::new(near);
+        let restored = place.restore(plan, manifest, is_here, &restoring)?;
+        let (read_bytes, local_bytes) = restoring.bytes();
+        shared.say_restored(RestoredParts {
+            key: self.key,
+            cut,
+            read_bytes,
+            local_bytes,
+            took_ms: begun.elapsed().as_millis() as u64,
         });
-        let restored = restored.transpose().map_err(Unmade::Unrestored)?;
-        let by = format!("g{}-w{}", self.key.generation.0, me.0);
-        Ok((Some(JobSaver::new(place, by)), restored))
+        Ok(restored)
     }
 
     /// The program, which has to be the one of which the controller has placed the shards.
