@@ -4,6 +4,7 @@
 use crate::member::{Attached, JOB, Member, Packet, Packets, scattered, shards};
 use crate::recovering::{LOSSES_MAX, Life};
 use crate::saver::Saver;
+use crate::store::Put;
 use brambling_controller::{Controller, ControllerEffect, SnapshotSetup, WorkerLoss};
 use brambling_program::{Cut, CutPlan, LoopId, Plan, Rng, ShardId};
 use brambling_protocol::frame::{Body, CutAsk, Frame};
@@ -38,8 +39,9 @@ struct Manners {
     meddles: bool,
     /// Whether the controller's frames go before others.
     hastes: bool,
-    /// Savers go on one time in so many.
+    /// Savers go on one time in so many; so does whoever writes manifests.
     savers: u64,
+    commits: u64,
     /// A worker joins at this frame.
     joins: Option<u64>,
     fan_out: usize,
@@ -53,6 +55,7 @@ impl Manners {
             meddles: pick([0, 0, 0, 1]) > 0,
             hastes: pick([0, 1, 1, 1]) > 0,
             savers: pick([1, 1, 2, 6]),
+            commits: pick([2, 10, 10, 80]),
             joins: (pick([0, 0, 0, 1]) > 0).then(|| pick([1, 10, 60, 200])),
             fan_out: pick([1, 1, 4, 4]) as usize,
         }
@@ -94,6 +97,8 @@ pub struct Acts<'l, 's, 'e, 'a> {
     ordered: Option<LoopId>,
     /// A manifest that will exist soon.
     writing: Option<CutManifest>,
+    /// What the store has said of manifests: perhaps it says so again.
+    late: Vec<(CutManifest, bool)>,
     is_over: bool,
     is_lost: bool,
     scope: &'s Scope<'s, 'e>,
@@ -156,6 +161,7 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
             closed: 0,
             ordered: None,
             writing: None,
+            late: Vec::new(),
             is_over: false,
             is_lost: false,
             scope,
@@ -284,7 +290,8 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
     fn lose(&mut self) -> Option<Vec<Arc<Job>>> {
         self.parts.values().for_each(|part| part.job.cancel());
         if let Some(manifest) = self.writing.take().filter(|_| self.below(2) == 0) {
-            self.life.store.commit(&manifest);
+            // Whether it could is nobody's news any more.
+            let _ = self.life.store.commit(&manifest, &mut self.life.random);
         }
         self.life.deeds.in_open_cuts += u64::from(self.open.is_some());
         self.life.members = self.parts.keys().copied().collect();
@@ -323,9 +330,10 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
             self.manners.joins = None;
             self.join();
         }
-        if self.writing.is_some() && self.below(10) == 0 {
+        if self.writing.is_some() && self.below(self.manners.commits) == 0 {
             self.commit();
         }
+        self.answer_late();
         self.carry_out();
     }
 
@@ -423,10 +431,10 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
     /// The manifest exists, or cannot be made.
     fn commit(&mut self) {
         let manifest = self.writing.take().expect("the caller has seen it");
-        if self.below(20) == 0 {
+        if let Put::Refused = self.life.store.commit(&manifest, &mut self.life.random) {
+            self.late.push((manifest.clone(), false));
             return self.controller.on_uncommitted(manifest.cut);
         }
-        self.life.store.commit(&manifest);
         let Cut::LoopTop(outermost) = manifest.at else {
             panic!("a cut is in a loop: {:?}", manifest.at);
         };
@@ -437,7 +445,26 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
         if let Fate::AtCommit(left) = &mut self.fate {
             *left = left.saturating_sub(1);
         }
-        self.controller.on_committed(manifest);
+        // The answer may be lost: then it is there, and the job goes on as if it were not.
+        let is_heard = self.below(20) > 0;
+        self.late.push((manifest.clone(), is_heard));
+        match is_heard {
+            true => self.controller.on_committed(manifest),
+            false => self.controller.on_uncommitted(manifest.cut),
+        }
+    }
+
+    /// The store says once more what it has said of one of the last manifests.
+    fn answer_late(&mut self) {
+        if self.late.is_empty() || self.below(50) > 0 {
+            return;
+        }
+        let at = self.below(self.late.len() as u64) as usize;
+        let (manifest, is_made) = self.late.swap_remove(at);
+        match is_made {
+            true => self.controller.on_committed(manifest),
+            false => self.controller.on_uncommitted(manifest.cut),
+        }
     }
 
     /// Does what the controller asks for.
