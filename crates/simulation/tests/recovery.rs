@@ -75,6 +75,7 @@ fn jobs_that_lose_members_give_what_the_interpreter_gives() {
         deeds.to_newcomers * 100,
         deeds.joined * 12,
         deeds.spared * 50,
+        deeds.blocked * 2,
         deeds.refused * 2,
         deeds.damaged * 8,
         deeds.recovered * 4,

@@ -1,7 +1,7 @@
 //! One generation of a job that is saved: what the engine does with threads, links and a disk, a thread of the test does here, in an order by chance and with a
 //! time of its own. It ends with the job, or when it has lost a member that held shards.
 
-use crate::member::{Attached, JOB, Member, Packet, Packets, scattered, shards};
+use crate::member::{Attached, Block, JOB, Member, Packet, Packets, scattered, shards};
 use crate::recovering::{LOSSES_MAX, Life};
 use crate::saver::Saver;
 use crate::store::Put;
@@ -42,6 +42,8 @@ struct Manners {
     /// Savers go on one time in so many; so does whoever writes manifests.
     savers: u64,
     commits: u64,
+    /// One way is blocked, or a member cut off, one step in so many; 0: none is.
+    blocks: u64,
     /// A worker joins at this frame.
     joins: Option<u64>,
     fan_out: usize,
@@ -56,6 +58,7 @@ impl Manners {
             hastes: pick([0, 1, 1, 1]) > 0,
             savers: pick([1, 1, 2, 6]),
             commits: pick([2, 10, 10, 80]),
+            blocks: pick([0, 0, 400, 100]),
             joins: (pick([0, 0, 0, 1]) > 0).then(|| pick([1, 10, 60, 200])),
             fan_out: pick([1, 1, 4, 4]) as usize,
         }
@@ -83,6 +86,8 @@ pub struct Acts<'l, 's, 'e, 'a> {
     network: Sender<Packet>,
     manners: Manners,
     fate: Fate,
+    /// Steps until what is blocked comes through.
+    opens: u64,
     /// Steps until shards are moved.
     meddles: Option<u64>,
     /// Steps until the controller hears of a crash.
@@ -116,9 +121,9 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
         let manners = Manners::of(random);
         let fate = match random.below(4) {
             _ if life.generation.0 >= LOSSES_MAX => Fate::Never,
-            0 => Fate::AtFrame(random.below(400)),
+            0 => Fate::AtFrame(random.below(200)),
             1 => Fate::InOpenCut(1 + random.below(30)),
-            2 | 3 => Fate::AtCommit(1 + random.below(3)),
+            2 | 3 => Fate::AtCommit(1 + random.below(2)),
             _ => Fate::Never,
         };
         // The last one is a newcomer, perhaps, that has no shard at first.
@@ -153,6 +158,7 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
             network,
             manners,
             fate,
+            opens: 0,
             meddles: None,
             hears: None,
             frames: 0,
@@ -306,6 +312,7 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
     fn step(&mut self) {
         self.pass_time();
         self.crash();
+        self.block();
         for Part { job, saver } in self.parts.values_mut() {
             let chance = (&mut self.life.random, self.manners.savers);
             saver.step(job, &mut self.life.store, chance);
@@ -377,6 +384,29 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
         let to = members[self.below(members.len() as u64) as usize];
         // A move that makes no sense is refused.
         let _ = self.controller.order(shard, to, 100);
+    }
+
+    /// Now and then something does not come through for a while.
+    fn block(&mut self) {
+        self.opens = self.opens.saturating_sub(1);
+        // At the end all that is under way comes.
+        if self.opens == 0 || self.is_over {
+            self.packets.blocked = None;
+        }
+        let is_due = self.manners.blocks > 0 && self.below(self.manners.blocks) == 0;
+        if !is_due || self.packets.blocked.is_some() || self.is_over {
+            return;
+        }
+        let mut all: Vec<WorkerId> = self.parts.keys().copied().collect();
+        all.push(WorkerId::CONTROLLER);
+        let mut pick = || all[self.life.random.below(all.len() as u64) as usize];
+        let (from, to) = (pick(), pick());
+        self.packets.blocked = Some(match from == to {
+            true => Block::Silent(from),
+            false => Block::OneWay(from, to),
+        });
+        self.opens = 1 + self.below(300);
+        self.life.deeds.blocked += 1;
     }
 
     /// A worker comes while the job runs.

@@ -30,6 +30,8 @@ pub struct Deeds {
     /// Writes that found the store full, and writes of which it has something else.
     pub refused: u64,
     pub damaged: u64,
+    /// Ways that were blocked for a while, and members that were cut off.
+    pub blocked: u64,
     /// Losses while a cut was open.
     pub in_open_cuts: u64,
     /// Moves; those of a restored generation to members that had no shard before.

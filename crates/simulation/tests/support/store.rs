@@ -19,7 +19,7 @@ impl Failings {
     pub fn of(random: &mut Rng) -> Failings {
         let mut pick = |from: [u64; 4]| from[random.below(4) as usize];
         Failings {
-            full: pick([0, 60, 60, 12]),
+            full: pick([0, 0, 60, 20]),
             torn: pick([0, 0, 0, 16]),
         }
     }
