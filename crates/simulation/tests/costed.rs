@@ -2,6 +2,7 @@
 //!
 //! Costs are constants here, so that a run is the same on every machine. That each shard runs each iteration once, and that all maps agree at
 //! the end, the simulation itself asserts.
+#![allow(clippy::print_stdout)] // The figure of the claim.
 
 use brambling_simulation::costed::{
     Change, CostedWork, Costs, Lengths, LinkCosts, LocalOutcome, Recovery, RecoveryOutcome, Scale,

@@ -3,6 +3,7 @@
 //! Catches a snapshot of which shards stood at different cuts or that lacks something, a node that begins elsewhere than its shards, a cut that is named or
 //! saved too early, a cut that outlives a move, and a snapshot that the store has not kept. Says nothing about files, nor about who notices that a worker is
 //! gone.
+#![allow(clippy::print_stdout)] // What was looked at: the soak counts it.
 
 #[path = "support/generation.rs"]
 mod generation;

@@ -3,6 +3,7 @@
 //!
 //! Real are the registry, the jobs' controllers with their cuts, the log, records, manifests and frames. Workers are modelled: their shards exchange nothing.
 //! Catches generations that begin twice, promises that are forgotten, snapshots that do not count and are used, and whoever is heard after he was fenced or deposed.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // What was looked at: the soak counts it; and the story of a run that fails.
 
 #[path = "support/takeover/mod.rs"]
 mod takeover;

@@ -21,7 +21,7 @@ use brambling_protocol::frame::{Body, Frame};
 use brambling_protocol::kept::CutManifest;
 use brambling_protocol::message::Message;
 use brambling_protocol::{PartitionMap, Version};
-use saving::{Saving, job_cuts};
+use saving::{CostedSaving, job_cuts};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -251,7 +251,7 @@ struct Run<'a> {
     deaf: u32,
     orders: VecDeque<Orders>,
     /// How it is saved, if it is.
-    saving: Option<Saving>,
+    saving: Option<CostedSaving>,
     /// By shard and version: when it was published, how many workers there were, and how many of them have not heard.
     published: BTreeMap<(u32, Version), (Nanos, u32, u32)>,
     /// Since when no change has been under way, and what the controller had heard and said by then.

@@ -7,7 +7,7 @@ use super::super::control::Control;
 use super::super::hosts::Hosts;
 use super::super::worker::CostedWorker;
 use super::super::{LocalOutcome, Nanos};
-use super::saving::Saving;
+use super::saving::CostedSaving;
 use super::{CONTROLLER_TICK, Event, Run, Scenario, id, number, prepared, shard_id};
 use brambling_protocol::kept::CutManifest;
 use brambling_protocol::{PartitionMap, WorkerId};
@@ -79,7 +79,7 @@ pub fn recover(of: &Recovery) -> RecoveryOutcome {
     };
     let mut before = Run::new(&unending);
     before.control = Control::saving(of.scenario.costs);
-    before.saving = Some(Saving::new(of.store, true));
+    before.saving = Some(CostedSaving::new(of.store, true));
     before.begin();
     let died = loop {
         match before.agenda.next().expect("clocks run") {
@@ -123,7 +123,7 @@ impl<'a> Again<'a> {
         let ready = self.prepare(&mut next, noticed);
         self.outcome.controller_cpu_s = self.control.load().cpu_s - cpu_s;
         next.control = self.control;
-        next.saving = Some(Saving::new(self.of.store, false));
+        next.saving = Some(CostedSaving::new(self.of.store, false));
         next.settle();
         next.start(ready);
         let mut first = None;

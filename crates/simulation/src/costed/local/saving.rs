@@ -14,7 +14,7 @@ use brambling_protocol::message::{JobCuts, SnapshotEvery};
 use std::time::Duration;
 
 /// How a job is saved.
-pub(super) struct Saving {
+pub(super) struct CostedSaving {
     store: StoreCosts,
     /// A cut that the next outcome of the signal names.
     to_name: Option<u64>,
@@ -24,9 +24,9 @@ pub(super) struct Saving {
     is_fatal: bool,
 }
 
-impl Saving {
-    pub(super) fn new(store: StoreCosts, is_fatal: bool) -> Saving {
-        Saving {
+impl CostedSaving {
+    pub(super) fn new(store: StoreCosts, is_fatal: bool) -> CostedSaving {
+        CostedSaving {
             store,
             to_name: None,
             named: None,
