@@ -163,7 +163,8 @@ impl Saver {
         match store.put(saved.objects[0].clone(), object, random) {
             Put::Made => job.tell_cut(CutWord::Saved(saved)),
             Put::Refused => {
-                self.captures.clear();
+                // What came of another cut is still to be saved.
+                self.captures.retain(|(of, _)| *of != cut);
                 let why = "the store is full".into();
                 job.tell_cut(CutWord::Unsaved { cut, why });
             }

@@ -403,7 +403,9 @@ impl Office {
             .iter()
             .any(|it| it.job == key.job && *it != key);
         chronicle.recoveries += u64::from(is_again);
-        chronicle.unusable.extend(self.unusable.drain(..));
+        // What its log says stands before what follows from it, of each job.
+        let of_job = self.unusable.extract_if(.., |(job, _)| *job == key.job);
+        chronicle.unusable.extend(of_job);
         let Some(cut) = kept.as_ref().and_then(|(place, _)| place.cut) else {
             return;
         };
