@@ -243,8 +243,8 @@ soak:
 	BRAMBLING_SEEDS=$$(( $(SEEDS) / 50 )) cargo test --release -p brambling-simulation --test streams -- --nocapture
 	$(call say,a twentieth as many side by side on the same threads$(comma) and on workers whose shards move)
 	BRAMBLING_SEEDS=$$(( $(SEEDS) / 20 )) cargo test --release -p brambling-simulation --tests -- --nocapture side_by_side several_workers
-	$(call say,a hundredth as many on workers of which some crash)
-	BRAMBLING_SEEDS=$$(( $(SEEDS) / 100 )) cargo test --release -p brambling-simulation --test recovery -- --nocapture lose_members
+	$(call say,a fiftieth as many clusters that lose workers and controllers$(comma) and whose stores fail)
+	SEEDS=$$(( $(SEEDS) / 50 )) bench/claims/simulation.sh recoveries
 
 fmt:
 	cargo fmt --all

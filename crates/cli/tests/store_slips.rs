@@ -479,7 +479,7 @@ fn store_slips_with_a_flipped_bit_are_named_and_the_one_before_is_used() {
             &format!("/1/{newest} is not used"),
             object.file_name().unwrap().to_str().unwrap(),
             "is damaged: the checksum of",
-            &format!("the one before it, cluster-"),
+            "the one before it, cluster-",
             &format!("/1/{before}, is"),
         ],
     );

@@ -37,7 +37,7 @@ pub struct SnapshotSetup {
     pub every: SnapshotEvery,
     /// The snapshot at which it begins.
     pub base: Option<CutManifest>,
-    /// Cuts have larger numbers: those of earlier controllers are not given again.
+    /// Cuts have larger numbers: those of earlier controllers and generations are not given again.
     pub after: u64,
 }
 
@@ -182,6 +182,12 @@ impl Controller {
         Some((base.cut, base.turns))
     }
 
+    /// The last number that a cut has had: the job's next generation gives larger ones, so that what this one has left in the store is never taken for another's.
+    pub fn last_given(&self) -> u64 {
+        let cuts = self.cuts.as_ref();
+        cuts.map_or(0, |it| it.machine.last_given())
+    }
+
     /// Whether balancing had better wait for a cut.
     pub(crate) fn is_saving(&self) -> bool {
         let cuts = self.cuts.as_ref();
@@ -299,13 +305,14 @@ impl Controller {
                     since: cuts.now,
                     ..Gathered::default()
                 };
-                CutAsk::Save(CutOrder {
+                let base = cuts.setup.base.as_ref().map(|base| base.states.clone());
+                return self.tell_cut(CutOrder {
                     cut,
                     outermost,
                     turn,
                     free,
-                    base: cuts.setup.base.as_ref().map(|base| base.states.clone()),
-                })
+                    base,
+                });
             }
             SnapshotEffect::Commit { cut, states } => {
                 let effect = cuts.commit(cut, states);
@@ -329,12 +336,38 @@ impl Controller {
     }
 
     fn ask_all(&mut self, what: CutAsk) {
-        let call = Body::CutCall(CutCall {
+        let call = self.cut_call(what);
+        for to in self.workers.keys().copied().collect::<Vec<_>>() {
+            self.send(to, &call);
+        }
+    }
+
+    fn cut_call(&self, what: CutAsk) -> Body<'static> {
+        Body::CutCall(CutCall {
             job: self.key.job,
             generation: self.key.generation,
             what,
-        });
+        })
+    }
+
+    /// Tells all of a cut. Shards that stood for themselves may be as many as there are: each worker hears of its own, none of which is on its way.
+    fn tell_cut(&mut self, mut order: CutOrder) {
+        let own = order
+            .base
+            .as_mut()
+            .map(|base| std::mem::take(&mut base.shards));
+        let mut of_workers: BTreeMap<WorkerId, BTreeMap<ShardId, GroupState>> = BTreeMap::new();
+        for (shard, state) in own.into_iter().flatten() {
+            if let Ok(Some(entry)) = self.map.entry(shard) {
+                let its = of_workers.entry(entry.owner).or_default();
+                its.insert(shard, state);
+            }
+        }
         for to in self.workers.keys().copied().collect::<Vec<_>>() {
+            if let Some(base) = &mut order.base {
+                base.shards = of_workers.remove(&to).unwrap_or_default();
+            }
+            let call = self.cut_call(CutAsk::Save(order.clone()));
             self.send(to, &call);
         }
     }

@@ -211,6 +211,11 @@ impl Snapshots {
         }
     }
 
+    /// The last cut that was ordered, whatever has become of it, or the number after which they are counted.
+    pub fn last_given(&self) -> u64 {
+        self.next_id - 1
+    }
+
     /// Time passes.
     pub fn on_tick(&mut self, now: Duration) {
         if self.every == SnapshotEvery::Off {

@@ -2,10 +2,11 @@
 //!
 //! Costs are constants here, so that a run is the same on every machine. That each shard runs each iteration once, and that all maps agree at
 //! the end, the simulation itself asserts.
+#![allow(clippy::print_stdout)] // The figure of the claim.
 
 use brambling_simulation::costed::{
-    Change, CostedWork, Costs, Lengths, LinkCosts, LocalOutcome, Scale, Scenario, SpreadShape,
-    central, figure_5, figure_6, figure_8, local,
+    Change, CostedWork, Costs, Lengths, LinkCosts, LocalOutcome, Recovery, RecoveryOutcome, Scale,
+    Scenario, SpreadShape, StoreCosts, central, figure_5, figure_6, figure_8, local, recover,
 };
 
 const RELAYED: SpreadShape = SpreadShape::Relayed { fan_out: 3 };
@@ -193,5 +194,74 @@ fn the_figures_have_the_papers_shape() {
     for row in figure_8(&costs, scale) {
         assert!(row.relayed_ms < row.central_spark_ms && row.relayed_ms > row.ideal_ms);
         assert!(row.central_spark_tasks_per_s < 2_600.0);
+    }
+}
+
+fn recovered(work: CostedWork, dies: u32, keep: bool) -> RecoveryOutcome {
+    let scenario = Scenario::quiet(
+        work,
+        Costs::of_our_machine(),
+        SpreadShape::Relayed { fan_out: 8 },
+    );
+    recover(&Recovery {
+        scenario,
+        dies,
+        store: StoreCosts {
+            request_ns: 2_000_000,
+        },
+        keep,
+        program_bytes: 100_000,
+    })
+}
+
+/// The claim. A worker dies after a cut, and the job runs again within five seconds beside reading what was lost: whether survivors have theirs or read
+/// all.
+#[test]
+fn recovery_of_a_thousand_workers_takes_seconds() {
+    let thousand = CostedWork {
+        workers: 1_000,
+        cores: 18,
+        shards_per_core: 10,
+        iterations: 2,
+        stage_ns: 1e7,
+        lengths: Lengths::Even,
+        shard_bytes: 1 << 20,
+        ..work(1_000)
+    };
+    for keep in [true, false] {
+        let ran = recovered(thousand, 500, keep);
+        println!(
+            "figure = {:.3} s beyond reading, survivors have theirs: {keep}; {ran:?}",
+            ran.beyond_reading_s()
+        );
+        assert_eq!(ran.lost_bytes, 180 << 20);
+        assert!(ran.beyond_reading_s() <= 5.0, "{ran:?}");
+    }
+}
+
+/// What the controller does for a recovery grows with what it has to say: each survivor hears of all others. Catches costs that grow faster.
+#[test]
+fn recovery_costs_the_controller_what_it_says() {
+    let cpu_s = |workers| {
+        let work = CostedWork {
+            iterations: 2,
+            ..work(workers)
+        };
+        recovered(work, workers - 1, true).controller_cpu_s
+    };
+    let (few, many) = (cpu_s(50), cpu_s(200));
+    assert!(many < 16.0 * few, "{few} and {many}");
+}
+
+/// Whoever dies, all shards run on, on the others, and the same run is the same each time.
+#[test]
+fn recovery_runs_each_iteration_after_the_cut_once() {
+    for workers in [2, 7, 20] {
+        for dies in [0, workers / 2, workers - 1] {
+            let ran = || recovered(work(workers), dies, true);
+            let first = ran();
+            assert_eq!(first.after.iterations, work(workers).iterations);
+            assert_eq!(first, ran(), "{dies} of {workers}");
+        }
     }
 }

@@ -7,10 +7,12 @@
 //! * A third loss in a row ends it with all three told: a kernel that kills its worker would else kill all of them. Losses are in a row when each came within
 //!   [`POISON_TIME`] of the beginning of its generation, and there was no snapshot between them.
 //! * A job that is submitted to begin at a snapshot of another job waits, before it is queued, until that has become a snapshot of its own.
-//! * A snapshot that a worker finds damaged is not used again: the one before it is, or the job's start.
+//! * A snapshot that a worker finds damaged is not used again: a newer one is, or the one before it, or the job's start.
+//! * The snapshot at which a generation began is kept as long as that runs: whoever joins it begins there.
 
 use super::{JobState, Order, OwnedMessage, PeerLink, Registry};
 use crate::ShardLoss;
+use brambling_memory::mutants;
 use brambling_protocol::kept::LogEntry;
 use brambling_protocol::message::{
     ClusterEvent, EventKind, JobCuts, KeptPlace, RestoredParts, SnapshotEvery, Survives,
@@ -161,7 +163,8 @@ impl Registry {
         }
     }
 
-    /// There is a snapshot of a job. Those that are not kept any more may be deleted: gives those that are.
+    /// There is a snapshot of a job. Those that are not kept any more may be deleted: gives those that are. The one at which the generation began is: whoever joins
+    /// it later begins there as well.
     pub fn on_snapshot(&mut self, key: JobKey, cut: u64, bytes: u64, took: Duration) -> Vec<u64> {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(&key.job) else {
@@ -175,7 +178,9 @@ impl Registry {
             // The job has come further than the kernel that killed its worker.
             job.losses.in_a_row.clear();
             self.counts.snapshots += 1;
-            let kept = job.snapshots.clone();
+            let mut kept = job.snapshots.clone();
+            let begun_at = self.begun_at(key).filter(|it| !kept.contains(it));
+            kept.extend(begun_at);
             self.note(ClusterEvent {
                 job: Some(key),
                 cut: Some(cut),
@@ -190,6 +195,11 @@ impl Registry {
             return kept;
         }
         job.snapshots.clone()
+    }
+
+    /// The snapshot at which a generation that runs has begun.
+    fn begun_at(&self, key: JobKey) -> Option<u64> {
+        self.running.get(&key)?.kept.as_ref()?.cut
     }
 
     /// No snapshot was taken, and why.
@@ -231,11 +241,14 @@ impl Registry {
 
     /// A worker cannot use the snapshot at which a job was to begin.
     pub(super) fn on_unrestored(&mut self, worker: WorkerId, key: JobKey, why: &str) {
+        let cut = self.begun_at(key);
         let job = (self.jobs.get_mut(&key.job)).filter(|it| it.generation == key.generation);
         let Some(job) = job.filter(|it| it.state == JobState::Running) else {
             return;
         };
-        let cut = job.snapshots.pop();
+        let cut = cut.filter(|_| !mutants::is_on("snapshots-are-used-again"));
+        // Newer ones are as good as they were.
+        job.snapshots.retain(|it| Some(*it) != cut);
         let mut held = PartitionMap::new(job.shards.iter().copied());
         let begun = self.running.get(&key).into_iter();
         begun.flat_map(|it| &it.map).for_each(|range| {

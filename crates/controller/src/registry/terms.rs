@@ -10,6 +10,7 @@
 use super::recovery::Losses;
 use super::{JobState, Order, OwnedMessage, PeerLink, RegisteredJob, Registry};
 use crate::log::LoggedCluster;
+use brambling_memory::mutants;
 use brambling_protocol::kept::{LogEntry, LoggedJob};
 use brambling_protocol::message::{ClusterEvent, EventKind, KeptPlace};
 use brambling_protocol::{Generation, JobId, JobKey};
@@ -37,7 +38,11 @@ pub(super) struct Lasting {
 impl Lasting {
     /// The first generation of a job in this term.
     pub(super) fn first_generation(&self) -> Generation {
-        Generation(u64::from(self.term) << 32)
+        let term = match mutants::is_on("terms-share-generations") {
+            true => 0,
+            false => self.term,
+        };
+        Generation(u64::from(term) << 32)
     }
 
     pub(super) fn name(&mut self, from: PeerLink, name: u128) {
@@ -123,7 +128,7 @@ impl Registry {
 
     /// Keeps what everybody is to hear next.
     pub(super) fn log(&mut self, entry: LogEntry) {
-        if self.lasts() {
+        if self.lasts() && !mutants::is_on("promises-are-not-logged") {
             self.orders.push(Order::Log(entry));
         }
     }

@@ -424,3 +424,71 @@ fn who_is_left_keeps_its_shards() {
     say(&mut registry, B, Message::Restored(restored));
     assert_eq!(registry.take_events(), []);
 }
+
+/// The same, with a store and a job that is saved there.
+fn saved() -> Registry {
+    let mut registry = two_workers().with_store(ClusterStore {
+        store: "/store".into(),
+        prefix: "cluster".into(),
+        every: SnapshotEvery::DEFAULT,
+    });
+    let cuts = JobCuts {
+        program: 1,
+        plan: CutPlan {
+            shards: vec![4],
+            loops: Vec::new(),
+        },
+        every: None,
+    };
+    let survives = Survives {
+        repeats: true,
+        cuts: Some(cuts),
+    };
+    say(&mut registry, CLIENT, Message::Survives(survives));
+    say(&mut registry, CLIENT, submit(&[4]));
+    registry
+}
+
+/// At which snapshot a job begins again.
+fn begins_at(orders: &[Order]) -> Option<u64> {
+    let kept = orders.iter().find_map(|it| match it {
+        Order::Begin { kept, .. } => Some(kept.clone()),
+        _ => None,
+    });
+    let (place, _) = kept.expect("it begins").expect("it is saved");
+    place.cut
+}
+
+#[test]
+fn the_snapshot_at_which_a_generation_began_is_kept_for_whoever_joins_it() {
+    let mut registry = saved();
+    let at = Duration::ZERO;
+    let kept: Vec<Vec<u64>> = (1..=3)
+        .map(|cut| registry.on_snapshot(FIRST, cut, 1, at))
+        .collect();
+    assert_eq!(kept, [vec![1], vec![1, 2], vec![2, 3]]);
+    let orders = dies(&mut registry, 1, FIRST, Duration::from_millis(500));
+    assert_eq!(begins_at(&orders), Some(3));
+    let kept: Vec<Vec<u64>> = (4..=6)
+        .map(|cut| registry.on_snapshot(generation(1), cut, 1, at))
+        .collect();
+    assert_eq!(kept, [vec![3, 4], vec![4, 5, 3], vec![5, 6, 3]]);
+}
+
+/// A newcomer could not read the snapshot at which its generation began: it was an old one, and the job went back to one older than the newest.
+#[test]
+fn a_damaged_snapshot_is_not_used_again_and_newer_ones_are() {
+    let mut registry = saved();
+    let at = Duration::ZERO;
+    (1..=2).for_each(|cut| drop(registry.on_snapshot(FIRST, cut, 1, at)));
+    dies(&mut registry, 1, FIRST, Duration::from_millis(500));
+    let unrestored = |generation| Message::Unrestored {
+        key: generation,
+        why: "it is damaged",
+    };
+    let orders = say(&mut registry, B, unrestored(generation(1)));
+    assert_eq!(begins_at(&orders), Some(1));
+    drop(registry.on_snapshot(generation(2), 3, 1, at));
+    let orders = say(&mut registry, B, unrestored(generation(2)));
+    assert_eq!(begins_at(&orders), Some(3));
+}

@@ -107,6 +107,8 @@ struct State {
     bases: BTreeMap<JobId, Vec<CutManifest>>,
     /// Where each job is saved.
     places: BTreeMap<JobId, String>,
+    /// The last cut of each job's generation before this one.
+    given: BTreeMap<JobId, u64>,
     awake: Awake,
     has_ended: bool,
     /// Writes the log, where there is one.
@@ -148,6 +150,7 @@ impl ControllerProcess {
             writing: None,
             bases: BTreeMap::new(),
             places: BTreeMap::new(),
+            given: BTreeMap::new(),
             awake: Awake::default(),
             has_ended: false,
             logging: None,
@@ -534,12 +537,15 @@ impl State {
                 let job = self.places.iter().find(|(_, its)| **its == place.place);
                 if let (Some(job), Some(writing)) = (job.map(|(job, _)| *job), &self.writing) {
                     self.places.remove(&job);
+                    self.given.remove(&job);
                     self.bases.remove(&job);
                     writing.clear(job, place);
                 }
             }
             Order::Forget(key) => {
-                self.jobs.remove(&key);
+                if let Some(machine) = self.jobs.remove(&key) {
+                    self.given.insert(key.job, machine.last_given());
+                }
                 shared.board().leave(key);
             }
         }
@@ -607,6 +613,7 @@ impl State {
     fn setup(&self, key: JobKey, place: &KeptPlace, cuts: JobCuts) -> SnapshotSetup {
         let bases = self.bases.get(&key.job).into_iter().flatten();
         let mut at = bases.filter(|it| Some(it.cut) == place.cut);
+        let after = self.given.get(&key.job).copied().unwrap_or_default();
         SnapshotSetup {
             program: cuts.program,
             name: self
@@ -618,7 +625,7 @@ impl State {
             every: cuts.every.unwrap_or(SnapshotEvery::Off),
             base: at.next().cloned(),
             // Generations of this controller's begin there as well.
-            after: self.registry.first_generation().0,
+            after: after.max(self.registry.first_generation().0),
         }
     }
 

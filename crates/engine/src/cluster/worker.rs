@@ -25,7 +25,7 @@ use brambling_operators::simd;
 use brambling_program::Program;
 use brambling_protocol::message::{CutOff, Load, Message, Prepare, Register, RestoredParts};
 use brambling_protocol::patience::{ACKNOWLEDGED_WITHIN, Awake, CUT_OFF_AFTER};
-use brambling_protocol::{JobId, JobKey, WorkerId};
+use brambling_protocol::{Generation, JobId, JobKey, WorkerId};
 use brambling_worker::executor::{Caller, Failure, Pool};
 pub use hosted::CAUSE_BYTES_MAX;
 use hosted::Hosted;
@@ -42,6 +42,8 @@ use stuck::Overdue;
 
 /// How often it tells what shards take: as often as a controller looks.
 const TIMES: Duration = BALANCE_EACH;
+/// So many jobs that were released are remembered.
+const DROPPED_MAX: usize = 1_000;
 /// How often its jobs are told that time passes.
 const TICK: Duration = Duration::from_millis(5);
 
@@ -153,6 +155,8 @@ struct State {
     local: LocalJobs,
     /// Its controller's jobs outlive it.
     is_lasting: bool,
+    /// Of jobs that were released last, the newest generations that were here: a controller that does not know that another has taken over may still speak of them.
+    dropped: BTreeMap<JobId, Generation>,
     /// Jobs that were released, and have perhaps not left yet.
     released: Vec<Weak<Hosted>>,
     ended: EndedJobs,
@@ -476,6 +480,7 @@ impl WorkerShared {
                 let mut state = self.state();
                 state.unprepared.remove(&key);
                 state.asked.remove(&key);
+                state.drop_generation(key);
                 let job = state.jobs.remove(&key);
                 let has_ended = job.as_ref().is_some_and(|job| job.has_run());
                 if !state.jobs.keys().any(|it| it.job == key.job) {
@@ -601,12 +606,32 @@ impl WorkerShared {
     }
 
     fn prepare(self: &Arc<Self>, prepare: Prepare) {
-        let me = self.state().me;
-        let Some(me) = me else { return };
-        let key = prepare.key;
+        let state = self.state();
+        let (me, key) = (state.me, prepare.key);
+        let was_dropped = state.was_dropped(key);
+        drop(state);
+        let Some(me) = me.filter(|_| !was_dropped) else {
+            return;
+        };
         if let Some(why) = self.hosted(key).on_prepare(me, prepare) {
             self.say_unprepared(key, why);
         }
+    }
+}
+
+impl State {
+    fn drop_generation(&mut self, key: JobKey) {
+        let dropped = self.dropped.entry(key.job).or_insert(key.generation);
+        *dropped = key.generation.max(*dropped);
+        if self.dropped.len() > DROPPED_MAX {
+            self.dropped.pop_first();
+        }
+    }
+
+    /// Whether a generation of a job was here that is as new. Where jobs do not outlive a controller, the next one gives the same numbers again.
+    fn was_dropped(&self, key: JobKey) -> bool {
+        let dropped = self.dropped.get(&key.job);
+        self.is_lasting && dropped.is_some_and(|it| key.generation <= *it)
     }
 }
 

@@ -11,9 +11,11 @@ use brambling_exchange::CombiningOptions;
 use brambling_memory::Budget;
 use brambling_program::tree::TreeNode;
 use brambling_program::{
-    Bindings, ExchangeId, GroupId, Payload, Plan, Position, Program, ShardId, StageId, Sum, Value,
+    Bindings, Cut, CutStates, DatasetId, ExchangeId, GroupId, Payload, Plan, Position, Program,
+    ShardId, StageId, Sum, Value,
 };
 use brambling_protocol::frame::{Ack, Body, Frame, MapUpdate, Reserved, SignalOutcome};
+use brambling_protocol::kept::{CutManifest, StoredPart, checksum};
 use brambling_protocol::message::{Load, Message, Register};
 use brambling_protocol::{
     Entry, EntryRange, FrameSession, Generation, JobId, JobKey, PartitionMap, Priority, WorkerId,
@@ -49,6 +51,8 @@ pub fn calibrate(clock: Clock<'_>, machine: Machine) -> Costs {
     let (hint_out_ns, hint_in_ns, update_in_ns) = best_of(|| hints(clock));
     let (controller_in_ns, controller_out_ns, table_byte_ns) = best_of(|| controller(clock));
     let (report_in_ns, codec_ns, _) = best_of(|| (reports(clock), codec(clock), 0.0));
+    let (node_ns, manifest_part_ns, part_byte_ns) =
+        best_of(|| (nodes(clock), manifests(clock), checksums(clock)));
     let (task_ns, turn_ns, merge_ns) = best_of(|| (tasks(clock), turns(clock), merges(clock)));
     Costs {
         machine,
@@ -66,6 +70,9 @@ pub fn calibrate(clock: Clock<'_>, machine: Machine) -> Costs {
         report_in_ns,
         table_byte_ns,
         codec_ns,
+        node_ns,
+        manifest_part_ns,
+        part_byte_ns,
     }
 }
 
@@ -156,8 +163,19 @@ fn node(plan: &Plan, me: u32) -> SimulatedExecutor {
         };
         let _ = map.apply(&range).expect("shards of the plan");
     }
+    let mut node = SimulatedExecutor::new(Node::new(plan, map, options(me)), 4);
+    for (group, &count) in (0..).map(GroupId).zip(&plan.counts) {
+        for index in (0..count).filter(|_| me == u32::from(count == 1)) {
+            let settled = node.settle(ShardId { group, index }, 1);
+            settled.expect("nothing is held yet");
+        }
+    }
+    node
+}
+
+fn options(me: u32) -> NodeOptions {
     let peers = (0..WORKERS).filter(|peer| *peer != me);
-    let options = NodeOptions {
+    NodeOptions {
         me: WorkerId(me),
         peers: peers.map(WorkerId).collect(),
         job: JOB,
@@ -171,15 +189,7 @@ fn node(plan: &Plan, me: u32) -> SimulatedExecutor {
         combining: CombiningOptions::USUAL,
         budget: Budget::unlimited(),
         spill: None,
-    };
-    let mut node = SimulatedExecutor::new(Node::new(plan, map, options), 4);
-    for (group, &count) in (0..).map(GroupId).zip(&plan.counts) {
-        for index in (0..count).filter(|_| me == u32::from(count == 1)) {
-            let settled = node.settle(ShardId { group, index }, 1);
-            settled.expect("nothing is held yet");
-        }
     }
-    node
 }
 
 fn frames(executor: &mut SimulatedExecutor) -> Vec<PieceBytes> {
@@ -501,4 +511,58 @@ fn codec(clock: Clock<'_>) -> f64 {
             assert!(!bytes.is_empty() && answer.sequence.is_none());
         }
     })
+}
+
+// ---- a generation that begins
+
+/// A node of a thousand workers with 180,000 shards.
+fn nodes(clock: Clock<'_>) -> f64 {
+    let plan = plan(180 * WORKERS);
+    let mut map = PartitionMap::new(plan.counts.iter().copied());
+    let many = plan.counts.iter().position(|count| *count > 1);
+    let group = GroupId(many.expect("a group that computes") as u32);
+    for range in thousand().entries() {
+        let applied = map.apply(&EntryRange { group, ..range });
+        let _ = applied.expect("shards of the plan");
+    }
+    each(clock, 1, || {
+        let node = Node::new(&plan, map, options(0));
+        assert_eq!(node.held(), 0);
+    })
+}
+
+fn manifests(clock: Clock<'_>) -> f64 {
+    let parts = 180 * WORKERS;
+    let part = |shard| StoredPart {
+        dataset: DatasetId(0),
+        shard,
+        object: shard / 180,
+        start: u64::from(shard % 180) << 20,
+        bytes: 1 << 20,
+        checksum: u64::from(shard),
+    };
+    let bytes = CutManifest {
+        program: 1,
+        name: "iterations".into(),
+        cut: 1,
+        at: Cut::LoopTop(0),
+        turns: 1,
+        states: CutStates::default(),
+        outcomes: Vec::new(),
+        sources: Vec::new(),
+        objects: (0..WORKERS)
+            .map(|it| format!("cluster/1/parts/1-g0-w{it}-0"))
+            .collect(),
+        parts: (0..parts).map(part).collect(),
+        results: None,
+    }
+    .encode();
+    each(clock, u64::from(parts), || {
+        assert!(CutManifest::decode(&bytes).is_ok());
+    })
+}
+
+fn checksums(clock: Clock<'_>) -> f64 {
+    let bytes = vec![7; 1 << 20];
+    each(clock, 1 << 20, || assert_ne!(checksum(&bytes), 0))
 }

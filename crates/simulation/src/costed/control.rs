@@ -2,13 +2,17 @@
 
 use super::outcome::ControllerLoad;
 use super::{Costs, Nanos};
-use brambling_controller::registry::{Order, PeerLink, Registry};
-use brambling_controller::{Controller, ControllerEffect};
+use brambling_controller::registry::{ClusterStore, Order, OwnedMessage, PeerLink, Registry};
+use brambling_controller::{Controller, ControllerEffect, SnapshotSetup};
 use brambling_program::ShardId;
 use brambling_protocol::frame::{Body, Frame, Kind};
-use brambling_protocol::message::{Message, Register, Submit};
+use brambling_protocol::kept::CutManifest;
+use brambling_protocol::message::{
+    JobCuts, KeptPlace, Message, Register, SnapshotEvery, Submit, Survives,
+};
 use brambling_protocol::{JobKey, WorkerId};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 /// A frame, shared until it has gone.
 pub(super) type CostedFrame = bytes::Bytes;
@@ -29,6 +33,8 @@ pub(super) struct WrittenFrame {
 pub(super) enum OrderNews {
     Moved,
     Over,
+    /// All have saved at a cut.
+    Saved(Box<CutManifest>),
 }
 
 /// Registry and job machine on a processor of their own (Canary, §5.1: the controller has one core).
@@ -36,6 +42,10 @@ pub(super) struct Control {
     costs: Costs,
     registry: Registry,
     job: Option<(JobKey, Controller)>,
+    /// The newest snapshot.
+    base: Option<CutManifest>,
+    /// When the client was last told to whom it has to send the program.
+    accepted: Nanos,
     /// When the processor has nothing more to do.
     free: Nanos,
     cpu_ns: f64,
@@ -50,12 +60,25 @@ impl Control {
             costs,
             registry: Registry::new(VERSION),
             job: None,
+            base: None,
+            accepted: 0,
             free: 0,
             cpu_ns: 0.0,
             load: ControllerLoad::default(),
             out: Vec::new(),
             news: Vec::new(),
         }
+    }
+
+    /// The same, whose job is saved in a store.
+    pub(super) fn saving(costs: Costs) -> Control {
+        let mut control = Control::new(costs);
+        control.registry = control.registry.with_store(ClusterStore {
+            store: "s3://store".into(),
+            prefix: "cluster".into(),
+            every: SnapshotEvery::DEFAULT,
+        });
+        control
     }
 
     pub(super) fn load(&self) -> ControllerLoad {
@@ -112,6 +135,15 @@ impl Control {
         self.take_in(now, CLIENT, &submit.to_bytes());
     }
 
+    /// What the client says before it submits a job that may begin again, and is saved.
+    pub(super) fn survive(&mut self, now: Nanos, cuts: JobCuts) {
+        let survives = Frame::message(Message::Survives(Survives {
+            repeats: true,
+            cuts: Some(cuts),
+        }));
+        self.take_in(now, CLIENT, &survives.to_bytes());
+    }
+
     /// What a worker says outside of the job.
     pub(super) fn on_message(&mut self, now: Nanos, from: WorkerId, bytes: &[u8]) {
         self.take_in(now, PeerLink(u64::from(from.0)), bytes);
@@ -124,9 +156,16 @@ impl Control {
         let Body::Message(message) = Frame::decode(bytes).expect("a whole frame").0.body else {
             unreachable!("outside of a job there are messages alone");
         };
-        self.load.reports += u64::from(matches!(message, Message::Load(_)));
+        if let Message::Load(_) = message {
+            self.load.reports += 1;
+            self.registry.on_heartbeat(from, Duration::from_nanos(now));
+        }
         let taken = self.registry.on_message(from, message);
         taken.expect("a worker that follows the rules");
+        self.carry_out_all(now);
+    }
+
+    fn carry_out_all(&mut self, now: Nanos) {
         loop {
             let orders = self.registry.take_orders();
             if orders.is_empty() {
@@ -141,9 +180,15 @@ impl Control {
     fn carry_out(&mut self, now: Nanos, order: Order) {
         match order {
             Order::Begin {
-                key, members, map, ..
+                key,
+                members,
+                map,
+                kept,
             } => {
-                let machine = Controller::new(key.job, key.generation, map, members);
+                let mut machine = Controller::new(key.job, key.generation, map, members);
+                if let Some(kept) = kept {
+                    machine.keep(self.setup(kept));
+                }
                 self.job = Some((key, machine));
             }
             Order::Tell { to, what } => {
@@ -152,13 +197,40 @@ impl Control {
                     self.costs.table_byte_ns * bytes.len() as f64 + self.costs.machine.write_ns;
                 self.spend(now, ns);
                 self.count_out(&bytes);
+                if let OwnedMessage::Accepted(_) = what {
+                    self.accepted = self.free;
+                }
                 if to != CLIENT {
                     let (at, to) = (self.free, WorkerId(to.0 as u32));
                     self.out.push(WrittenFrame { at, to, bytes });
                 }
             }
             Order::Admit { key, worker } => self.admit(now, key, worker),
-            other => unreachable!("nobody is lost and nothing is cancelled here: {other:?}"),
+            Order::Lose {
+                key,
+                worker,
+                process,
+                how,
+            } => {
+                assert_eq!(key, self.key(), "the job that there is");
+                let machine = &mut self.job.as_mut().expect("it has begun").1;
+                machine.lose(worker, &process, how);
+                self.perform(now);
+            }
+            // The next generation's machine has its place already, or takes it.
+            Order::Forget(_) => {}
+            other => unreachable!("nothing is cancelled here: {other:?}"),
+        }
+    }
+
+    fn setup(&self, (_, cuts): (KeptPlace, JobCuts)) -> SnapshotSetup {
+        SnapshotSetup {
+            program: cuts.program,
+            name: "iterations".into(),
+            plan: cuts.plan,
+            every: cuts.every.expect("the store says it"),
+            base: self.base.clone(),
+            after: 0,
         }
     }
 
@@ -178,11 +250,56 @@ impl Control {
         self.load.messages_in += 1;
         self.load.bytes_in += bytes.len() as u64;
         self.count_ack(bytes);
-        self.spend(now, self.costs.controller_in_ns);
+        self.spend(now, self.frame_ns(bytes));
         let machine = &mut self.job.as_mut().expect("a job's frame").1;
         let taken = machine.on_frame(from, bytes);
         taken.expect("a worker that follows the rules");
         self.perform(now);
+    }
+
+    /// What a frame of the job takes: the bytes of those about cuts count, which name many shards.
+    fn frame_ns(&self, bytes: &[u8]) -> f64 {
+        let header = brambling_protocol::frame::Header::decode(bytes).expect("a whole frame");
+        let of_table = match header.kind() {
+            Kind::CutReply => self.costs.table_byte_ns * bytes.len() as f64,
+            _ => 0.0,
+        };
+        self.costs.controller_in_ns + of_table
+    }
+
+    /// The manifest of a cut exists.
+    pub(super) fn on_committed(&mut self, now: Nanos, manifest: CutManifest) {
+        let key = self.key();
+        let took = Duration::ZERO;
+        self.registry.on_snapshot(key, manifest.cut, 0, took);
+        self.base = Some(manifest.clone());
+        let machine = &mut self.job.as_mut().expect("it has begun").1;
+        machine.on_committed(manifest);
+        self.carry_out_all(now);
+        self.perform(now);
+    }
+
+    /// The newest snapshot.
+    pub(super) fn base(&self) -> Option<&CutManifest> {
+        self.base.as_ref()
+    }
+
+    /// When the client was last told to whom it has to send the program.
+    pub(super) fn accepted(&self) -> Nanos {
+        self.accepted
+    }
+
+    /// A worker's link is lost.
+    pub(super) fn on_lost(&mut self, now: Nanos, worker: WorkerId) {
+        let link = PeerLink(u64::from(worker.0));
+        self.registry.on_lost(link, Duration::from_nanos(now));
+        self.carry_out_all(now);
+    }
+
+    /// The time passes for the registry.
+    pub(super) fn tick_registry(&mut self, now: Nanos) {
+        self.registry.on_tick(Duration::from_nanos(now));
+        self.carry_out_all(now);
     }
 
     /// A worker that has registered while the job runs joins it.
@@ -205,6 +322,7 @@ impl Control {
     pub(super) fn tick(&mut self, now: Nanos) {
         let machine = &mut self.job.as_mut().expect("it has begun").1;
         machine.on_tick();
+        machine.snapshot(Duration::from_nanos(now));
         self.perform(now);
     }
 
@@ -224,11 +342,14 @@ impl Control {
                 ControllerEffect::Left { worker } => {
                     unreachable!("{worker} was emptied, and stays")
                 }
-                effect @ (ControllerEffect::Lost(_)
-                | ControllerEffect::Commit(_)
-                | ControllerEffect::Discard(_)
-                | ControllerEffect::Say(_)) => {
-                    unreachable!("nobody dies here, and nothing is saved: {effect:?}")
+                ControllerEffect::Commit(manifest) => self.news.push(OrderNews::Saved(manifest)),
+                ControllerEffect::Lost(loss) => {
+                    let key = self.key();
+                    self.registry.on_loss(key, loss);
+                    return self.carry_out_all(now);
+                }
+                effect @ (ControllerEffect::Discard(_) | ControllerEffect::Say(_)) => {
+                    unreachable!("no cut comes to nothing here: {effect:?}")
                 }
                 ControllerEffect::Ended { failure } => {
                     assert_eq!(failure, None, "nothing fails here");

@@ -1,7 +1,11 @@
 //! A job whose workers schedule their own tasks, from the first registration to the job's end.
 
 mod control;
+mod recovery;
+mod saving;
 mod turns;
+
+pub use recovery::{Recovery, RecoveryOutcome, StoreCosts, recover};
 
 use super::agenda::Agenda;
 use super::control::{Control, CostedFrame};
@@ -14,8 +18,10 @@ use brambling_program::tree::TreeNode;
 use brambling_program::{GroupId, ShardId};
 use brambling_protocol::WorkerId;
 use brambling_protocol::frame::{Body, Frame};
+use brambling_protocol::kept::CutManifest;
 use brambling_protocol::message::Message;
 use brambling_protocol::{PartitionMap, Version};
+use saving::{CostedSaving, job_cuts};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -187,6 +193,13 @@ enum Event {
     },
     /// An order may follow.
     Orders,
+    /// A worker's shards are in the store; so is the manifest of a cut.
+    Saved {
+        worker: u32,
+    },
+    Committed(Box<CutManifest>),
+    /// A worker dies.
+    Dies,
 }
 
 /// Where a shard is.
@@ -237,6 +250,8 @@ struct Run<'a> {
     /// Workers that have not heard the signal.
     deaf: u32,
     orders: VecDeque<Orders>,
+    /// How it is saved, if it is.
+    saving: Option<CostedSaving>,
     /// By shard and version: when it was published, how many workers there were, and how many of them have not heard.
     published: BTreeMap<(u32, Version), (Nanos, u32, u32)>,
     /// Since when no change has been under way, and what the controller had heard and said by then.
@@ -297,6 +312,7 @@ impl Run<'_> {
             began_at: 0,
             deaf: 0,
             orders: VecDeque::new(),
+            saving: None,
             published: BTreeMap::new(),
             quiet_since: None,
             calm_at: 0,
@@ -329,6 +345,9 @@ impl Run<'_> {
         let _ = self.control.take();
         let submitted = self.control.load().cpu_s * 1e9;
         let submitted = submitted as Nanos;
+        if self.saving.is_some() {
+            self.control.survive(submitted, job_cuts(&work));
+        }
         self.control.submit(submitted, &[work.shards(), 1]);
         let mut known = submitted;
         for outgoing in self.control.take().0 {
@@ -340,16 +359,22 @@ impl Run<'_> {
             let read = self.scenario.costs.table_byte_ns * bytes as f64;
             known = known.max(come + read as Nanos);
             let map = map_of(&outgoing.bytes);
-            let job = self.control.key().job;
+            let key = self.control.key();
             self.workers
-                .push(CostedWorker::new(job, work.cores, map, true));
+                .push(CostedWorker::new(key, work.cores, map, true));
         }
         self.outcome.map_ms = (known - submitted) as f64 / 1e6;
         self.settle();
+        self.start(known);
+    }
+
+    /// The first iteration begins, and clocks run.
+    fn start(&mut self, known: Nanos) {
+        let work = self.scenario.work;
         self.agenda.note(known, Event::Decided);
         self.agenda.note(known, Event::ControllerTick);
         self.began_at = known;
-        for worker in 0..work.workers {
+        for worker in (0..work.workers).filter(|it| self.workers[*it as usize].knows_map) {
             let first = REPORTS * u64::from(worker) / u64::from(work.workers);
             self.agenda.note(known + first, Event::Report { worker });
         }
@@ -441,6 +466,9 @@ impl Run<'_> {
             Event::ControllerTick => self.on_controller_tick(now),
             Event::Report { worker } => self.on_report(now, worker),
             Event::Orders => self.give_orders(now),
+            Event::Saved { worker } => self.on_worker_saved(now, worker),
+            Event::Committed(manifest) => self.on_committed(now, *manifest),
+            Event::Dies => unreachable!("whoever notes it looks for it"),
         }
     }
 
@@ -487,7 +515,12 @@ impl Run<'_> {
         assert!(machine.is_over(), "the job does not end");
         assert!(self.orders.is_empty(), "the job ends before its changes");
         let theirs = machine.map();
-        for worker in &self.workers {
+        let (dead, _) = self
+            .workers
+            .iter()
+            .partition::<Vec<_>, _>(|it| !it.knows_map);
+        assert!(dead.len() <= 1, "one is dead at most");
+        for worker in self.workers.iter().filter(|it| it.knows_map) {
             assert!(worker.is_over, "a worker does not hear of the end");
             assert_eq!(
                 &worker.map, theirs,
@@ -521,13 +554,18 @@ impl Run<'_> {
 
 /// The map that a worker is told when a job begins.
 fn map_of(bytes: &[u8]) -> PartitionMap {
+    prepared(bytes).expect("a member is told to prepare")
+}
+
+/// The same, if that is what it is told.
+fn prepared(bytes: &[u8]) -> Option<PartitionMap> {
     let frame = Frame::decode(bytes).expect("the controller sends whole frames");
     let Body::Message(Message::Prepare(prepare)) = frame.0.body else {
-        panic!("a member is told to prepare");
+        return None;
     };
     let mut map = PartitionMap::new(prepare.shards.iter().copied());
     for entry in &prepare.map {
         let _ = map.apply(entry).expect("an entry of the job");
     }
-    map
+    Some(map)
 }

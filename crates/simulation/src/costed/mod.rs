@@ -21,7 +21,8 @@
 //!   [`SpreadShape::Relayed`] is what it needs for large clusters and does not have yet: a tree of workers along which broadcasts go down
 //!   and partial results, combined, go up, and credits with them. Signals go along a tree in both, as they do in the engine; and so does what has moved
 //!   since the controller's last tick, in the frames that the real controller sends and the real rules cut. The whole map, at the start, goes straight.
-//! * A worker that is *lost and drained*: recovery does not exist yet, so the worker that goes away gives up its shards in order first.
+//! * A worker that is *lost and drained* gives up its shards in order first. One that [dies](recover) does not: the real registry begins the job again, at the
+//!   snapshot of a cut that the real controller has ordered.
 //! * The job begins when all members know its map; how the program's bytes get to them is left out, and so are the greetings' handshakes.
 //!
 //! No clock and no randomness: who runs it hands in the time for calibration, and task lengths follow from a seed.
@@ -44,7 +45,9 @@ pub use costs::{Costs, LinkCosts, Machine, SPARK_TASKS_PER_S};
 pub use figures::{
     Figure5, Figure6, Figure8, FigureRow, Scale, figure_5, figure_6, figure_8, kmeans, logistic,
 };
-pub use local::{Change, Scenario, SpreadShape, local};
+pub use local::{
+    Change, Recovery, RecoveryOutcome, Scenario, SpreadShape, StoreCosts, local, recover,
+};
 pub use outcome::{CentralOutcome, ControllerLoad, DurationSummary, LocalOutcome};
 pub use work::{CostedWork, Lengths};
 

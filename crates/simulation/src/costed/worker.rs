@@ -4,16 +4,15 @@ use super::Nanos;
 use super::control::CostedFrame;
 use brambling_program::ShardId;
 use brambling_protocol::frame::{
-    Ack, Arrived, Body, FAN_OUT, Finished, Frame, Relay, Reserve, Reserved, ShardRange,
+    Ack, Arrived, Body, CutAsk, CutReply, CutWord, FAN_OUT, Finished, Frame, Relay, Reserve,
+    Reserved, ShardRange,
 };
 use brambling_protocol::message::{Load, Message};
 use brambling_protocol::{
-    Applied, EntryRange, FrameSession, Generation, JobId, JobKey, PartitionMap, Priority, Version,
-    WorkerId,
+    Applied, EntryRange, FrameSession, JobKey, PartitionMap, Priority, Version, WorkerId,
 };
 use std::collections::VecDeque;
 
-const NOW: Generation = Generation(0);
 /// After how many frames a node acknowledges at once (`worker::node`).
 const FRAMES_PER_ACK: u64 = 32;
 /// How long an idle thread polls before it sleeps (`worker::executor::thread`).
@@ -42,11 +41,13 @@ pub(super) struct FrameMeaning {
     /// Frames for other workers.
     pub(super) handed_on: Vec<(WorkerId, CostedFrame)>,
     pub(super) is_over: bool,
+    /// What its shards are asked of a cut.
+    pub(super) cut: Option<CutAsk>,
 }
 
 /// One worker.
 pub(super) struct CostedWorker {
-    job: JobId,
+    key: JobKey,
     session: FrameSession,
     pub(super) map: PartitionMap,
     pub(super) knows_map: bool,
@@ -67,10 +68,10 @@ pub(super) struct CostedWorker {
 }
 
 impl CostedWorker {
-    pub(super) fn new(job: JobId, cores: u32, map: PartitionMap, knows_map: bool) -> CostedWorker {
+    pub(super) fn new(key: JobKey, cores: u32, map: PartitionMap, knows_map: bool) -> CostedWorker {
         let cores = cores as usize;
         CostedWorker {
-            job,
+            key,
             session: FrameSession::default(),
             map,
             knows_map,
@@ -137,6 +138,7 @@ impl CostedWorker {
                 let opened = self.session.on_ack(ack.received);
                 assert_eq!(opened.expect("an honest session").count(), 0);
             }
+            Body::CutCall(call) => heard.cut = Some(call.what),
             // What a newcomer is told outside of the job comes before the map, and says no more than it.
             Body::Joined(_) | Body::Message(_) => {}
             other => unreachable!("the controller says no {:?}", other.kind()),
@@ -169,7 +171,7 @@ impl CostedWorker {
     }
 
     pub(super) fn arrived(&mut self, shard: ShardId, version: Version) -> CostedFrame {
-        let (job, generation) = (self.job, NOW);
+        let JobKey { job, generation } = self.key;
         self.say(&Body::Arrived(Arrived {
             job,
             generation,
@@ -179,7 +181,7 @@ impl CostedWorker {
     }
 
     pub(super) fn finished(&mut self, shards: &[ShardRange]) -> CostedFrame {
-        let (job, generation) = (self.job, NOW);
+        let JobKey { job, generation } = self.key;
         let shards = shards.to_vec();
         self.say(&Body::Finished(Finished {
             job,
@@ -188,12 +190,22 @@ impl CostedWorker {
         }))
     }
 
+    /// What it says of a cut.
+    pub(super) fn of_cut(&mut self, what: CutWord) -> CostedFrame {
+        let JobKey { job, generation } = self.key;
+        self.say(&Body::CutReply(CutReply {
+            job,
+            generation,
+            what,
+        }))
+    }
+
     /// How it fares, as it says four times a second.
     pub(super) fn report(&self, tasks: u64) -> CostedFrame {
         let load = Load {
             memory_bytes: 1 << 30,
             idle_permille: 100,
-            tasks: vec![(JobKey::new(self.job, NOW), tasks)],
+            tasks: vec![(self.key, tasks)],
         };
         Frame::message(Message::Load(load)).to_bytes()
     }

@@ -1,9 +1,10 @@
 //! One generation of a job that is saved: what the engine does with threads, links and a disk, a thread of the test does here, in an order by chance and with a
 //! time of its own. It ends with the job, or when it has lost a member that held shards.
 
-use crate::member::{Attached, JOB, Member, Packet, Packets, scattered, shards};
+use crate::member::{Attached, Block, JOB, Member, Packet, Packets, scattered, shards};
 use crate::recovering::{LOSSES_MAX, Life};
 use crate::saver::Saver;
+use crate::store::Put;
 use brambling_controller::{Controller, ControllerEffect, SnapshotSetup, WorkerLoss};
 use brambling_program::{Cut, CutPlan, LoopId, Plan, Rng, ShardId};
 use brambling_protocol::frame::{Body, CutAsk, Frame};
@@ -38,8 +39,11 @@ struct Manners {
     meddles: bool,
     /// Whether the controller's frames go before others.
     hastes: bool,
-    /// Savers go on one time in so many.
+    /// Savers go on one time in so many; so does whoever writes manifests.
     savers: u64,
+    commits: u64,
+    /// One way is blocked, or a member cut off, one step in so many; 0: none is.
+    blocks: u64,
     /// A worker joins at this frame.
     joins: Option<u64>,
     fan_out: usize,
@@ -53,6 +57,8 @@ impl Manners {
             meddles: pick([0, 0, 0, 1]) > 0,
             hastes: pick([0, 1, 1, 1]) > 0,
             savers: pick([1, 1, 2, 6]),
+            commits: pick([2, 10, 10, 80]),
+            blocks: pick([0, 0, 400, 100]),
             joins: (pick([0, 0, 0, 1]) > 0).then(|| pick([1, 10, 60, 200])),
             fan_out: pick([1, 1, 4, 4]) as usize,
         }
@@ -80,6 +86,8 @@ pub struct Acts<'l, 's, 'e, 'a> {
     network: Sender<Packet>,
     manners: Manners,
     fate: Fate,
+    /// Steps until what is blocked comes through.
+    opens: u64,
     /// Steps until shards are moved.
     meddles: Option<u64>,
     /// Steps until the controller hears of a crash.
@@ -94,6 +102,8 @@ pub struct Acts<'l, 's, 'e, 'a> {
     ordered: Option<LoopId>,
     /// A manifest that will exist soon.
     writing: Option<CutManifest>,
+    /// What the store has said of manifests: perhaps it says so again.
+    late: Vec<(CutManifest, bool)>,
     is_over: bool,
     is_lost: bool,
     scope: &'s Scope<'s, 'e>,
@@ -111,9 +121,9 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
         let manners = Manners::of(random);
         let fate = match random.below(4) {
             _ if life.generation.0 >= LOSSES_MAX => Fate::Never,
-            0 => Fate::AtFrame(random.below(400)),
+            0 => Fate::AtFrame(random.below(200)),
             1 => Fate::InOpenCut(1 + random.below(30)),
-            2 | 3 => Fate::AtCommit(1 + random.below(3)),
+            2 | 3 => Fate::AtCommit(1 + random.below(2)),
             _ => Fate::Never,
         };
         // The last one is a newcomer, perhaps, that has no shard at first.
@@ -148,6 +158,7 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
             network,
             manners,
             fate,
+            opens: 0,
             meddles: None,
             hears: None,
             frames: 0,
@@ -156,6 +167,7 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
             closed: 0,
             ordered: None,
             writing: None,
+            late: Vec::new(),
             is_over: false,
             is_lost: false,
             scope,
@@ -284,7 +296,8 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
     fn lose(&mut self) -> Option<Vec<Arc<Job>>> {
         self.parts.values().for_each(|part| part.job.cancel());
         if let Some(manifest) = self.writing.take().filter(|_| self.below(2) == 0) {
-            self.life.store.commit(&manifest);
+            // Whether it could is nobody's news any more.
+            let _ = self.life.store.commit(&manifest, &mut self.life.random);
         }
         self.life.deeds.in_open_cuts += u64::from(self.open.is_some());
         self.life.members = self.parts.keys().copied().collect();
@@ -299,6 +312,7 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
     fn step(&mut self) {
         self.pass_time();
         self.crash();
+        self.block();
         for Part { job, saver } in self.parts.values_mut() {
             let chance = (&mut self.life.random, self.manners.savers);
             saver.step(job, &mut self.life.store, chance);
@@ -323,9 +337,10 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
             self.manners.joins = None;
             self.join();
         }
-        if self.writing.is_some() && self.below(10) == 0 {
+        if self.writing.is_some() && self.below(self.manners.commits) == 0 {
             self.commit();
         }
+        self.answer_late();
         self.carry_out();
     }
 
@@ -369,6 +384,29 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
         let to = members[self.below(members.len() as u64) as usize];
         // A move that makes no sense is refused.
         let _ = self.controller.order(shard, to, 100);
+    }
+
+    /// Now and then something does not come through for a while.
+    fn block(&mut self) {
+        self.opens = self.opens.saturating_sub(1);
+        // At the end all that is under way comes.
+        if self.opens == 0 || self.is_over {
+            self.packets.blocked = None;
+        }
+        let is_due = self.manners.blocks > 0 && self.below(self.manners.blocks) == 0;
+        if !is_due || self.packets.blocked.is_some() || self.is_over {
+            return;
+        }
+        let mut all: Vec<WorkerId> = self.parts.keys().copied().collect();
+        all.push(WorkerId::CONTROLLER);
+        let mut pick = || all[self.life.random.below(all.len() as u64) as usize];
+        let (from, to) = (pick(), pick());
+        self.packets.blocked = Some(match from == to {
+            true => Block::Silent(from),
+            false => Block::OneWay(from, to),
+        });
+        self.opens = 1 + self.below(300);
+        self.life.deeds.blocked += 1;
     }
 
     /// A worker comes while the job runs.
@@ -423,10 +461,10 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
     /// The manifest exists, or cannot be made.
     fn commit(&mut self) {
         let manifest = self.writing.take().expect("the caller has seen it");
-        if self.below(20) == 0 {
+        if let Put::Refused = self.life.store.commit(&manifest, &mut self.life.random) {
+            self.late.push((manifest.clone(), false));
             return self.controller.on_uncommitted(manifest.cut);
         }
-        self.life.store.commit(&manifest);
         let Cut::LoopTop(outermost) = manifest.at else {
             panic!("a cut is in a loop: {:?}", manifest.at);
         };
@@ -437,7 +475,26 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
         if let Fate::AtCommit(left) = &mut self.fate {
             *left = left.saturating_sub(1);
         }
-        self.controller.on_committed(manifest);
+        // The answer may be lost: then it is there, and the job goes on as if it were not.
+        let is_heard = self.below(20) > 0;
+        self.late.push((manifest.clone(), is_heard));
+        match is_heard {
+            true => self.controller.on_committed(manifest),
+            false => self.controller.on_uncommitted(manifest.cut),
+        }
+    }
+
+    /// The store says once more what it has said of one of the last manifests.
+    fn answer_late(&mut self) {
+        if self.late.is_empty() || self.below(50) > 0 {
+            return;
+        }
+        let at = self.below(self.late.len() as u64) as usize;
+        let (manifest, is_made) = self.late.swap_remove(at);
+        match is_made {
+            true => self.controller.on_committed(manifest),
+            false => self.controller.on_uncommitted(manifest.cut),
+        }
     }
 
     /// Does what the controller asks for.

@@ -34,9 +34,30 @@ impl Packet {
     }
 }
 
+/// What does not come through for a while.
+// Not every test that has members has such.
+#[allow(dead_code)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Block {
+    /// What one says to another.
+    OneWay(WorkerId, WorkerId),
+    /// What one says, and what is said to it.
+    Silent(WorkerId),
+}
+
+impl Block {
+    fn has(self, packet: &Packet) -> bool {
+        match self {
+            Block::OneWay(from, to) => (packet.from, packet.to) == (from, to),
+            Block::Silent(of) => [packet.from, packet.to].contains(&of),
+        }
+    }
+}
+
 /// Frames on their way.
 pub struct Packets {
     all: Vec<Packet>,
+    pub blocked: Option<Block>,
     pub in_order: bool,
 }
 
@@ -45,6 +66,7 @@ impl Packets {
     pub fn new(in_order: bool) -> Packets {
         Packets {
             all: Vec::new(),
+            blocked: None,
             in_order,
         }
     }
@@ -59,6 +81,18 @@ impl Packets {
 
     /// One of them, whichever: it comes again, perhaps, and a hint perhaps never. `hastes` says that the controller's go first.
     pub fn take(&mut self, random: &mut Rng, hastes: bool) -> Option<Packet> {
+        let Some(block) = self.blocked else {
+            return self.take_one(random, hastes);
+        };
+        let held = self.all.extract_if(.., |packet| block.has(packet));
+        let held: Vec<Packet> = held.collect();
+        let taken = self.take_one(random, hastes);
+        // Their order among themselves stays.
+        self.all.extend(held);
+        taken
+    }
+
+    fn take_one(&mut self, random: &mut Rng, hastes: bool) -> Option<Packet> {
         while !self.all.is_empty() {
             let place = self.place(random, hastes);
             let again = random.below(16) == 0;

@@ -1,7 +1,7 @@
 //! A job of several members that is saved at cuts, loses members and begins again: at its newest snapshot, on those that are left and on newcomers.
 
 use crate::generation::Acts;
-use crate::saver::Store;
+use crate::store::{Failings, Store};
 use brambling_program::{Plan, Rng, StageId};
 use brambling_protocol::{Generation, WorkerId};
 use brambling_worker::executor::{Job, Pool};
@@ -16,6 +16,9 @@ pub const LOSSES_MAX: u64 = 4;
 /// What has happened, over all runs.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Deeds {
+    /// Runs, and those in which the job began again.
+    pub runs: u64,
+    pub recovered: u64,
     /// Generations that began at a cut after some turns; anew at the start.
     pub from_cuts: u64,
     pub from_start: u64,
@@ -24,6 +27,11 @@ pub struct Deeds {
     pub signalled: u64,
     /// Cuts that came to nothing.
     pub voided: u64,
+    /// Writes that found the store full, and writes of which it has something else.
+    pub refused: u64,
+    pub damaged: u64,
+    /// Ways that were blocked for a while, and members that were cut off.
+    pub blocked: u64,
     /// Losses while a cut was open.
     pub in_open_cuts: u64,
     /// Moves; those of a restored generation to members that had no shard before.
@@ -59,11 +67,12 @@ impl Workers {
     pub fn run(&self, seed: u64, plan: &Plan, deeds: &mut Deeds) -> Vec<Arc<Job>> {
         let mut random = Rng::new(seed, StageId(u32::MAX), 4, 0);
         let count = 2 + random.below(2) as u32;
+        let failings = Failings::of(&mut random);
         let mut life = Life {
             workers: self,
             plan,
             random,
-            store: Store::default(),
+            store: Store::new(failings),
             seed,
             generation: Generation(0),
             members: (0..count).map(WorkerId).collect(),
@@ -72,6 +81,10 @@ impl Workers {
         };
         loop {
             if let Some(jobs) = life.generation() {
+                life.deeds.runs += 1;
+                life.deeds.recovered += u64::from(life.generation.0 > 0);
+                life.deeds.refused += life.store.refused;
+                life.deeds.damaged += life.store.damaged;
                 return jobs;
             }
             life.begin_again();
@@ -109,7 +122,7 @@ impl Life<'_> {
             self.next_worker += 1;
         }
         if random.below(12) == 0 {
-            self.store.damage_newest();
+            self.store.forget_newest();
         }
     }
 }

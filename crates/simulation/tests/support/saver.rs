@@ -1,73 +1,15 @@
 //! What saves a member's shards at cuts: it writes what they give into a store in memory, and tells the controller. As the engine's, it is slow at times.
 
+use crate::store::{Put, Store};
 use brambling_program::{
-    CutAnswer, DatasetId, GroupId, GroupState, LoopId, Plan, Rng, ShardId, Spec, StageId,
-    StageKind, Turn, Value,
+    CutAnswer, GroupId, GroupState, LoopId, Rng, ShardId, Spec, StageId, StageKind, Turn,
 };
 use brambling_protocol::frame::{CutWord, SavedParts, SavedShards};
-use brambling_protocol::kept::{CutManifest, StoredPart, checksum};
-use brambling_worker::executor::{Capture, CapturedValue, CutKeeper, Job, Restored};
+use brambling_protocol::kept::{StoredPart, checksum};
+use brambling_worker::executor::{Capture, CapturedValue, CutKeeper, Job};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-
-/// What was saved: objects, and the manifests that are kept, encoded.
-#[derive(Default)]
-pub struct Store {
-    objects: BTreeMap<String, Vec<u8>>,
-    manifests: Vec<Vec<u8>>,
-}
-
-impl Store {
-    /// There is a snapshot. The last two are kept, and what none of them names is deleted, unless it is of a later cut.
-    pub fn commit(&mut self, manifest: &CutManifest) {
-        self.manifests.push(manifest.encode());
-        let old = self.manifests.len().saturating_sub(2);
-        self.manifests.drain(..old);
-        let kept = self.manifests.iter();
-        let kept: Vec<CutManifest> = kept.map(|it| CutManifest::decode(it).unwrap()).collect();
-        let named: BTreeSet<&String> = kept.iter().flat_map(|it| &it.objects).collect();
-        let cut_of = |key: &String| key.split('-').next().unwrap().parse::<u64>().unwrap();
-        self.objects
-            .retain(|key, _| cut_of(key) > manifest.cut || named.contains(key));
-    }
-
-    /// The newest snapshot turns out to be damaged.
-    pub fn damage_newest(&mut self) {
-        self.manifests.pop();
-    }
-
-    pub fn newest(&self) -> Option<CutManifest> {
-        let newest = self.manifests.last()?;
-        Some(CutManifest::decode(newest).expect("as it was encoded"))
-    }
-
-    /// What a worker's shards begin with.
-    pub fn restore(
-        &self,
-        plan: &Plan,
-        manifest: &CutManifest,
-        is_here: impl Fn(ShardId) -> bool,
-    ) -> Restored {
-        let mut values: BTreeMap<(DatasetId, u32), Value> = BTreeMap::new();
-        for part in &manifest.parts {
-            let group = plan.group_of_dataset[part.dataset.index()];
-            let index = part.shard;
-            if !is_here(ShardId { group, index }) {
-                continue;
-            }
-            let object = &self.objects[&manifest.objects[part.object as usize]];
-            let bytes = &object[part.start as usize..][..part.bytes as usize];
-            assert_eq!(checksum(bytes), part.checksum);
-            let table = plan.program.payload_type(part.dataset);
-            let value = Value::decode(table, &mut &bytes[..]).expect("as it was encoded");
-            values.insert((part.dataset, index), value);
-        }
-        let (states, outcomes) = (manifest.states.clone(), manifest.outcomes.clone());
-        let restored = Restored::new(plan, manifest.at, states, outcomes, values, is_here);
-        restored.expect("all was saved")
-    }
-}
 
 enum Said {
     Stands(ShardId, GroupState),
@@ -181,11 +123,6 @@ impl Saver {
         let plan = job.plan();
         let cut = self.captures[0].0;
         self.saved = self.saved.max(Some(cut));
-        if random.below(60) == 0 {
-            self.captures.clear();
-            let why = "the store is full".into();
-            return job.tell_cut(CutWord::Unsaved { cut, why });
-        }
         let count = 1 + random.below(self.captures.len() as u64) as usize;
         let of_cut = self.captures.iter().take_while(|it| it.0 == cut).count();
         let mut saved = SavedParts {
@@ -223,8 +160,15 @@ impl Saver {
                 shards: vec![capture.shard],
             });
         }
-        store.objects.insert(saved.objects[0].clone(), object);
-        job.tell_cut(CutWord::Saved(saved));
+        match store.put(saved.objects[0].clone(), object, random) {
+            Put::Made => job.tell_cut(CutWord::Saved(saved)),
+            Put::Refused => {
+                // What came of another cut is still to be saved.
+                self.captures.retain(|(of, _)| *of != cut);
+                let why = "the store is full".into();
+                job.tell_cut(CutWord::Unsaved { cut, why });
+            }
+        }
     }
 
     /// Whether it has not told everything yet.

@@ -5,6 +5,7 @@
 //! * A record is in the store before what it speaks of is done: orders behind it wait ([`Logging`]).
 //! * Whether a record was created whose answer was lost is found by reading it back: it has this controller's nonce.
 //! * A store that cannot be written holds orders up, and is tried again. Jobs that run go on.
+//! * A controller that logs nothing looks each [`OFFICE_LOOK`] whether another has taken over: it would else speak for ever of what is no more.
 
 use super::super::ClusterError;
 use super::super::snapshots::{key, open};
@@ -14,7 +15,7 @@ use brambling_memory::held;
 use brambling_protocol::kept::{LogEntry, LogRecord, LoggedTerm};
 use brambling_storage::{ObjectKey, PlacedStore, StoreError, StoreTrouble};
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -23,6 +24,9 @@ use std::time::Duration;
 const AGAIN_FIRST: Duration = Duration::from_millis(50);
 /// At most: so soon after a store can be written again orders go on.
 const AGAIN_MAX: Duration = Duration::from_secs(2);
+
+/// How often a controller that logs nothing looks whether it is still in office.
+const OFFICE_LOOK: Duration = Duration::from_secs(1);
 
 /// Why nothing more can be logged.
 #[derive(Debug)]
@@ -130,6 +134,15 @@ impl ClusterLog {
         Ok((log, cluster))
     }
 
+    /// Whether another controller has created the next record.
+    fn is_superseded(&self) -> bool {
+        let next = held::lock(&self.next);
+        let found = self.store.read(&place(next.number), None);
+        let found = found.ok().and_then(|it| LogRecord::decode(&it).ok());
+        // An earlier one of this controller's may be there, whose answer was lost.
+        found.is_some_and(|it| it.nonce.0 != self.nonce)
+    }
+
     /// Creates the next record.
     pub(super) fn append(&self, entry: LogEntry) -> Result<(), LogEnd> {
         let mut next = held::lock(&self.next);
@@ -228,7 +241,16 @@ impl Logging {
 }
 
 fn work(log: &ClusterLog, come: &Receiver<LogEntry>, shared: &Weak<ControllerShared>) {
-    while let Ok(entry) = come.recv() {
+    loop {
+        let entry = match come.recv_timeout(OFFICE_LOOK) {
+            Ok(entry) => entry,
+            Err(RecvTimeoutError::Timeout) if log.is_superseded() => {
+                shared.upgrade().iter().for_each(|it| it.on_deposed());
+                return;
+            }
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         let goes_on = |error: &StoreError| {
             let shared = shared.upgrade();
             shared.is_some_and(|shared| shared.on_unlogged(error))
@@ -298,5 +320,19 @@ mod tests {
         assert_eq!(ClusterLog::read(&state).unwrap().number, 3);
         unheard(&log, 3, 6);
         assert!(matches!(log.append(entry()), Err(LogEnd::Deposed)));
+    }
+
+    /// It had been stopped, and had nothing to log when it woke.
+    #[test]
+    fn a_controller_that_logs_nothing_sees_that_another_has_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().display().to_string();
+        let at = "127.0.0.1:7077".parse().unwrap();
+        let (log, _) = ClusterLog::take_over(&state, 5, at).unwrap();
+        unheard(&log, 1, 5);
+        assert!(!log.is_superseded(), "it is its own");
+        log.append(LogEntry::Released(JobId(8))).unwrap();
+        let (other, _) = ClusterLog::take_over(&state, 6, at).unwrap();
+        assert!(log.is_superseded() && !other.is_superseded());
     }
 }

@@ -34,7 +34,7 @@ impl Run<'_> {
     }
 
     /// What the controller has written goes its way.
-    fn pass_on(&mut self, now: Nanos) {
+    pub(super) fn pass_on(&mut self, now: Nanos) {
         let (frames, news) = self.control.take();
         for frame in frames {
             let (to, bytes) = (number(frame.to), frame.bytes);
@@ -50,6 +50,7 @@ impl Run<'_> {
                     self.agenda.note(now, Event::Orders);
                 }
                 OrderNews::Over => {}
+                OrderNews::Saved(manifest) => self.on_all_saved(now, manifest),
             }
         }
     }
@@ -87,6 +88,9 @@ impl Run<'_> {
         }
         for entry in heard.updates {
             self.on_entry(now, to, &entry);
+        }
+        if let Some(ask) = heard.cut {
+            self.on_cut(now, to, &ask);
         }
         self.hand_over(now, to, heard.handed_on);
         if joined(bytes).is_some_and(|joined| number(joined) == known - 1) && to != known - 1 {
@@ -231,9 +235,9 @@ impl Run<'_> {
     fn join(&mut self, now: Nanos) {
         let work = self.scenario.work;
         let newcomer = self.workers.len() as u32;
-        let job = self.control.key().job;
+        let key = self.control.key();
         let map = PartitionMap::new([work.shards(), 1]);
-        let worker = CostedWorker::new(job, work.cores, map, false);
+        let worker = CostedWorker::new(key, work.cores, map, false);
         self.workers.push(worker);
         self.place_in_tree.push(None);
         self.control.register(now, id(newcomer), work.cores);

@@ -23,6 +23,7 @@ impl Run<'_> {
             self.signals.push(0);
         }
         let root = self.root();
+        self.name_cut(now);
         let told = self.hand_on(now, root, Note::Signal(self.iteration));
         if self.is_over {
             return self.finish(now, root);
@@ -100,6 +101,7 @@ impl Run<'_> {
                 }
                 let at = self.hand_on(now, to, note) + self.told_ns(to);
                 self.busy(to, at);
+                self.save(at, to, iteration);
                 if self.is_over {
                     self.finish(at, to);
                 }
