@@ -403,7 +403,6 @@ impl Registry {
         }
         // Jobs that wait are ended first: the end of another would else begin them.
         for job in jobs.into_iter().rev() {
-            self.cancel(job, why.clone());
             self.release(job, &why);
         }
     }
@@ -441,6 +440,7 @@ impl Registry {
             self.record(id, &worker, now, cause);
         }
         self.forget_drain(id);
+        self.adoptions.forget(id);
         self.lose(id, &worker);
     }
 

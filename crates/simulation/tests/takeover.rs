@@ -22,6 +22,7 @@ fn clients_get_their_results_whoever_is_lost() {
         deeds.recovered * 2,
         deeds.poisoned * 60,
         deeds.from_cuts * 4,
+        deeds.adopted * 2,
         deeds.crashes,
         deeds.stops * 2,
         deeds.deposed * 4,
@@ -49,6 +50,7 @@ fn mutants_of_takeover_are_caught() {
         "promises-are-not-logged",
         "terms-share-generations",
         "snapshots-are-used-again",
+        "jobs-are-adopted-in-part",
     ] {
         assert_caught(name, || {
             let mut deeds = Deeds::default();

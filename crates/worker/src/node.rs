@@ -94,6 +94,8 @@ pub struct Node {
     floor: Version,
     /// The job has ended well.
     has_ended: bool,
+    /// A controller has ended it otherwise.
+    is_void: bool,
 }
 
 impl Node {
@@ -113,6 +115,7 @@ impl Node {
             moves: Moves::default(),
             floor: 0,
             has_ended: false,
+            is_void: false,
             post,
         }
     }

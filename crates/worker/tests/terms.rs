@@ -3,7 +3,7 @@
 mod support;
 
 use brambling_program::{GroupId, ShardId};
-use brambling_protocol::frame::{Body, Finished, Frame, MapUpdate, ShardRange};
+use brambling_protocol::frame::{Body, Ended, Finished, Frame, MapUpdate, ShardRange};
 use brambling_protocol::{Entry, EntryRange, Priority, Sequence, WorkerId, first_version};
 use brambling_worker::node::{Node, NodeEffect};
 use support::{JOB, ME, PEER, counting, one, options};
@@ -103,6 +103,25 @@ fn ends_are_said_again() {
     assert!(node.begin_term(TERM + 1));
     let again = [(0, failed), (1, ended[0].1.clone())];
     assert_eq!(told(&mut node), again);
+}
+
+/// By a controller from which another had taken over, for instance.
+#[test]
+fn what_was_ended_does_not_go_on() {
+    let mut node = node_with_shard();
+    let frame = Frame {
+        priority: Priority::FIRST,
+        sequence: Some(0),
+        body: Body::Ended(Ended {
+            job: JOB,
+            generation: options(ME, vec![]).generation,
+            failure: Some("its client is gone"),
+        }),
+    };
+    node.on_frame(WorkerId::CONTROLLER, &*frame.to_bytes())
+        .unwrap();
+    let held = node.holding();
+    assert_eq!((held.is_busy, held.has_ended), (true, false));
 }
 
 #[test]

@@ -35,6 +35,13 @@ impl Adoptions {
         self.open.contains(&job)
     }
 
+    /// A worker is gone, and what it has said with it.
+    pub(super) fn forget(&mut self, worker: WorkerId) {
+        for holdings in self.holdings.values_mut() {
+            holdings.remove(&worker);
+        }
+    }
+
     /// The newest generation of which somebody has something.
     fn newest(&self, job: JobId) -> Option<Generation> {
         let holdings = self.holdings.get(&job)?.values();
@@ -59,10 +66,11 @@ impl Registry {
         let key = holding.key;
         // Said before it was told what becomes of the job; or its name is another's now.
         if !self.adoptions.are_open_for(key.job) || holding.me != worker {
-            if !self.running.contains_key(&key) {
-                self.tell(from, OwnedMessage::Release(key));
-            }
-            return;
+            let what = match self.running.contains_key(&key) {
+                true => OwnedMessage::Adopted(key),
+                false => OwnedMessage::Release(key),
+            };
+            return self.tell(from, what);
         }
         let holdings = self.adoptions.holdings.entry(key.job).or_default();
         holdings.insert(worker, holding);

@@ -228,15 +228,16 @@ impl Registry {
             // Anybody may end a job, but only its own client may have it forgotten.
             .is_some_and(|job| job.client == Some(from))
         {
-            let why = "its client is done with it";
-            self.cancel(id, why.into());
-            self.release(id, why);
+            self.release(id, "its client is done with it");
         }
     }
 
     /// Nobody asks for a job any more: its members drop what they have of it, and the next one begins. `why` is how it has ended, if
     /// nothing else has ended it.
     pub(super) fn release(&mut self, id: JobId, why: &str) {
+        // First: a controller that another has taken over from tells nobody to end what that one goes on with.
+        self.log(LogEntry::Released(id));
+        self.cancel(id, why.to_owned());
         self.count_end(id, false);
         if let Some(job) = self.jobs.get_mut(&id) {
             job.client = None;
@@ -249,7 +250,6 @@ impl Registry {
         self.tell_enders(id);
         self.close_adoption(id);
         self.queued.retain(|queued| *queued != id);
-        self.log(LogEntry::Released(id));
         self.release_members(id);
         if let Some((place, _)) = self.kept_place(id) {
             self.orders.push(Order::Clear(place));

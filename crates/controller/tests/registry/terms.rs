@@ -6,7 +6,7 @@ use crate::callers::{
 use brambling_controller::ShardLoss;
 use brambling_controller::log::LoggedCluster;
 use brambling_controller::registry::{
-    ADOPTION_TIME, CLIENT_TIME, Order, OwnedMessage, PeerLink, Registry,
+    ADOPTION_TIME, CLIENT_TIME, Order, OwnedMessage, PeerLink, RETURN_TIME, Registry,
 };
 use brambling_program::GroupId;
 use brambling_protocol::frame::ShardRange;
@@ -219,7 +219,9 @@ fn a_job_that_runs_goes_on_as_it_is() {
     assert_eq!(accepted(&orders), Some(key(1)));
     assert_eq!(state(&term.registry, 1), JobState::Running);
     // Said once more, and late: it changes nothing.
-    assert_eq!(term.say(A, holding(1, &[2], (0, 2))), []);
+    let orders = term.say(A, holding(1, &[2], (0, 2)));
+    assert_eq!(told(&orders, A), [&OwnedMessage::Adopted(key(1))]);
+    assert_eq!(orders.len(), 1);
     assert_eq!(term.at(ADOPTION_TIME), []);
     // What is lost from now on begins as a generation of this term.
     let loss = ShardLoss {
@@ -242,6 +244,20 @@ fn a_client_that_comes_late_finds_its_job_running() {
     // It is not let go then.
     term.at(CLIENT_TIME);
     assert_eq!(state(&term.registry, 1), JobState::Running);
+}
+
+/// It had said what it has, and is gone when the others have.
+#[test]
+fn who_is_gone_again_is_no_member() {
+    let (mut term, _) = returned();
+    term.submit(CLIENT);
+    term.say(A, holding(1, &[2], (0, 2)));
+    term.registry.on_lost(A, Duration::ZERO);
+    term.registry.on_tick(RETURN_TIME);
+    term.say(OTHER, holding(2, &[1], (2, 4)));
+    assert_eq!(state(&term.registry, 1), JobState::Queued);
+    let orders = term.at(ADOPTION_TIME);
+    assert_eq!(accepted(&orders), Some(key(2)));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub struct Holding {
     pub members: Vec<WorkerId>,
     /// The shards that are there, in order.
     pub shards: Vec<ShardRange>,
-    /// A shard is on its way from there or to there, or somebody leaves: what is held changes.
+    /// It cannot be taken over as it is: a shard is on its way from there or to there, somebody leaves, or it was ended.
     pub is_busy: bool,
     /// It was told that the job has ended well.
     pub has_ended: bool,

@@ -102,6 +102,7 @@ impl Node {
             Body::Ended(ended) => {
                 let failure = ended.failure.map(str::to_owned);
                 self.has_ended |= failure.is_none();
+                self.is_void |= failure.is_some();
                 post.effects.push(NodeEffect::End { failure });
             }
             Body::Ack(ack) => post.on_ack(from, ack)?,

@@ -22,7 +22,8 @@ pub struct NodeHolding {
     pub members: Vec<WorkerId>,
     /// The shards that are here, in order.
     pub shards: Vec<ShardRange>,
-    /// A shard is on its way from here or to here, or somebody leaves.
+    /// Nothing can go on as it is: a shard is on its way from here or to here, somebody leaves, or a controller has ended the job, perhaps one that another had
+    /// taken over from.
     pub is_busy: bool,
     /// The job has ended well.
     pub has_ended: bool,
@@ -63,7 +64,8 @@ impl Node {
         NodeHolding {
             members: self.post.members.others().to_vec(),
             shards: held,
-            is_busy: self.moves.are_under_way(self.me(), self.map())
+            is_busy: self.is_void
+                || self.moves.are_under_way(self.me(), self.map())
                 || self.post.members.do_any_leave(),
             has_ended: self.has_ended,
         }

@@ -35,6 +35,8 @@ pub struct Chronicle {
     /// Snapshots that a worker could not use, and of which the log says so.
     pub unusable: BTreeSet<(JobId, u64)>,
     pub recoveries: u64,
+    /// Generations that another controller has gone on with.
+    pub adopted: u64,
     pub from_cuts: u64,
     pub deposed: u64,
     pub story: VecDeque<String>,
@@ -352,6 +354,22 @@ impl Office {
                 }
                 self.jobs.insert(key, machine);
             }
+            Order::Adopt { adoption, kept } => {
+                let key = adoption.key;
+                let text = format!("term {}: {key} goes on, {kept:?}", self.term);
+                chronicle.tell(now, text);
+                assert!(chronicle.begun.contains(&key), "{key} has not begun");
+                chronicle.adopted += 1;
+                let mut machine = Controller::adopting(adoption);
+                if let Some((place, cuts)) = kept {
+                    // Whoever joins it begins there.
+                    let cut = place.cut.map(|cut| (key, cut));
+                    self.begun_at.extend(cut);
+                    machine.keep(self.setup(key, &place, cuts));
+                    self.places.insert(key.job, place.place);
+                }
+                self.jobs.insert(key, machine);
+            }
             Order::Cancel { key, why } => {
                 if let Some(machine) = self.jobs.get_mut(&key) {
                     machine.cancel(why);
@@ -431,7 +449,7 @@ impl Office {
             plan: cuts.plan,
             every: cuts.every.unwrap_or(SnapshotEvery::Off),
             base: bases.find(|it| Some(it.cut) == place.cut).cloned(),
-            after: after.max((key.generation.0 >> 32) << 32),
+            after: after.max(u64::from(self.term) << 32),
         }
     }
 

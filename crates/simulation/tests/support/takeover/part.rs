@@ -10,7 +10,7 @@ use brambling_protocol::frame::{
     Ack, Body, CutAsk, CutReply, CutWord, Finished, Frame, SavedParts, SavedShards, ShardRange,
 };
 use brambling_protocol::kept::{CutManifest, StoredPart, checksum};
-use brambling_protocol::message::Prepare;
+use brambling_protocol::message::{Holding, Prepare};
 use brambling_protocol::{FrameSession, JobKey, Priority, Received, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,6 +64,10 @@ pub struct Part {
     pub key: JobKey,
     pub me: WorkerId,
     place: Option<String>,
+    /// The other members, as far as it knows.
+    members: BTreeSet<WorkerId>,
+    /// The term of the controller that it has met.
+    term: u32,
     session: FrameSession,
     is_linked: bool,
     shards: BTreeMap<u32, Standing>,
@@ -71,6 +75,8 @@ pub struct Part {
     cut: Option<(u64, BTreeSet<u32>)>,
     made: u32,
     pub is_over: bool,
+    /// A controller has ended it, perhaps one that another had taken over from.
+    is_void: bool,
     out: Vec<Parcel>,
 }
 
@@ -99,6 +105,11 @@ impl Part {
             key: prepare.key,
             me,
             place: kept.map(|it| it.place.clone()),
+            members: (prepare.members.iter())
+                .map(|it| it.worker)
+                .filter(|it| *it != me)
+                .collect(),
+            term: 0,
             session: FrameSession::default(),
             is_linked: false,
             shards: shards.collect::<Option<_>>()?,
@@ -106,6 +117,7 @@ impl Part {
             cut: None,
             made: 0,
             is_over: false,
+            is_void: false,
             out: Vec::new(),
         };
         part.greet();
@@ -123,6 +135,29 @@ impl Part {
         self.is_linked = false;
         let received = self.session.received();
         self.out.push(Parcel::Greets(self.key, self.me, received));
+    }
+
+    /// A controller has taken over: what is here?
+    pub fn holding(&mut self, term: u32) -> Holding {
+        if term > self.term {
+            self.term = term;
+            self.session = FrameSession::default();
+            self.told.clear();
+            self.greet();
+        }
+        let mut shards: Vec<ShardRange> = Vec::new();
+        for &first in self.shards.keys() {
+            let (group, end) = (GROUP, first + 1);
+            shards.push(ShardRange { group, first, end });
+        }
+        Holding {
+            key: self.key,
+            me: self.me,
+            members: self.members.iter().copied().collect(),
+            shards,
+            is_busy: self.is_void,
+            has_ended: self.is_over,
+        }
     }
 
     /// What is to be sent.
@@ -150,9 +185,12 @@ impl Part {
 
     /// The controller has greeted: what it has not is said again.
     pub fn on_greeted(&mut self, received: u64) {
+        // One that another had taken over from speaks of the session before.
+        let Ok(again) = self.session.on_reconnect(received) else {
+            return;
+        };
         self.is_linked = true;
-        let again = self.session.on_reconnect(received);
-        let again: Vec<Vec<u8>> = (again.expect("an honest controller"))
+        let again: Vec<Vec<u8>> = again
             .map(|(_, (_, packet))| packet.to_bytes().to_vec())
             .collect();
         let of_job = |bytes| Parcel::OfJob(self.key, self.me, bytes);
@@ -161,6 +199,9 @@ impl Part {
 
     /// A frame of its controller.
     pub fn on_frame(&mut self, bytes: &[u8]) {
+        if !self.is_linked {
+            return;
+        }
         let (frame, _) = Frame::decode(bytes).expect("a whole frame");
         if let Some(sequence) = frame.sequence {
             if self
@@ -186,7 +227,11 @@ impl Part {
                 drop(opened.expect("an honest controller"));
             }
             Body::CutCall(call) => self.on_cut(&call.what),
-            Body::Ended(_) => self.is_over = true,
+            Body::Ended(ended) => match ended.failure {
+                None => self.is_over = true,
+                Some(_) => self.is_void = true,
+            },
+            Body::Joined(joined) => drop(self.members.insert(joined.worker)),
             _ => {}
         }
     }
@@ -217,7 +262,7 @@ impl Part {
 
     /// A shard runs a turn, if one has any left; shards that end one are saved, and those that have ended are told.
     pub fn step(&mut self, now: u64, shelf: &mut Shelf, chance: &mut Chance) {
-        if self.is_over {
+        if self.is_over || self.is_void {
             return;
         }
         let running = self.shards.iter().filter(|(_, it)| it.done < TURNS);

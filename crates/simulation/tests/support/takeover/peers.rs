@@ -20,6 +20,8 @@ pub struct WorkerProcess {
     pub known_as: Option<WorkerId>,
     pub wire: Option<usize>,
     pub parts: BTreeMap<JobKey, Part>,
+    /// What a controller that has taken over wants to know, and its term.
+    asked: BTreeMap<JobKey, u32>,
     /// The newest generations that it has dropped.
     dropped: BTreeMap<JobId, Generation>,
     /// It runs no code until then.
@@ -37,6 +39,7 @@ impl WorkerProcess {
             known_as: None,
             wire: None,
             parts: BTreeMap::new(),
+            asked: BTreeMap::new(),
             dropped: BTreeMap::new(),
             stopped_until: 0,
             reports_at: 0,
@@ -97,6 +100,7 @@ impl WorkerProcess {
                 idle_permille: 0,
                 tasks: Vec::new(),
             })));
+            self.say_holdings();
         }
     }
 
@@ -123,6 +127,17 @@ impl WorkerProcess {
         !self.parts.contains_key(&key) && dropped.is_none_or(|it| key.generation > *it)
     }
 
+    /// Tells a controller what is here of what it has asked for.
+    fn say_holdings(&mut self) {
+        for (key, term) in &self.asked {
+            if let Some(part) = self.parts.get_mut(key) {
+                let holding = part.holding(*term);
+                self.out.extend(part.take());
+                self.out.push(Parcel::said(Message::Holding(holding)));
+            }
+        }
+    }
+
     fn on_message(&mut self, message: Message<'_>, shelf: &Shelf) {
         match message {
             Message::Registered(registered) => self.known_as = Some(registered.worker),
@@ -141,6 +156,16 @@ impl WorkerProcess {
                 let dropped = self.dropped.entry(key.job).or_insert(key.generation);
                 *dropped = key.generation.max(*dropped);
                 self.parts.remove(&key);
+                self.asked.remove(&key);
+            }
+            Message::AskHolding { key, term } => {
+                self.asked.insert(key, term);
+                self.say_holdings();
+            }
+            Message::Adopted(key) => {
+                self.asked.remove(&key);
+                // The controller's side is there now.
+                self.parts.get_mut(&key).into_iter().for_each(Part::greet);
             }
             Message::Fenced { .. } => self.exit = Some(3),
             _ => {}

@@ -22,6 +22,8 @@ pub struct Deeds {
     /// Runs in which a job began again, and generations that did so above the start.
     pub recovered: u64,
     pub from_cuts: u64,
+    /// Generations that another controller has gone on with.
+    pub adopted: u64,
     /// Controllers that were lost with all they had; that were stopped and woke; that found themselves deposed.
     pub crashes: u64,
     pub stops: u64,
@@ -99,6 +101,7 @@ impl World<'_> {
         self.deeds.runs += 1;
         self.deeds.recovered += u64::from(chronicle.recoveries > 0);
         self.deeds.from_cuts += chronicle.from_cuts;
+        self.deeds.adopted += chronicle.adopted;
         self.deeds.deposed += chronicle.deposed;
         self.deeds.damaged += self.shelf.damaged;
         let fenced = self.workers.iter().filter(|it| it.exit == Some(3));
