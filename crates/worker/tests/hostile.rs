@@ -83,9 +83,9 @@ fn endless(outcome: bool) -> Vec<u8> {
     let signal = 1;
     let turns = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1];
     let metadata = [
-        &[4, 0, 0, 0, 1, signal, 0][..],
+        &[5, 0, 0, 0, 1, signal, 0][..],
         &turns,
-        &[outcome.into(), 0, 0],
+        &[outcome.into(), 0, 0, 0],
     ]
     .concat();
     with_nothing(&metadata)
@@ -470,7 +470,7 @@ impl Run {
                     ShardMetadata::Garbage(bytes) => bytes,
                     ShardMetadata::Honest => &self.metadata,
                     ShardMetadata::Empty => {
-                        damaged = with_nothing(&[4, 0, 0, 0, 0, 0, 0]);
+                        damaged = with_nothing(&[5, 0, 0, 0, 0, 0, 0, 0]);
                         &damaged
                     }
                     ShardMetadata::Endless(outcome) => {

@@ -155,6 +155,7 @@ type TravellingMetadata = (
     Vec<(StageId, u64, u64, bool)>,
     Vec<WorkerId>,
     Vec<EntryRange>,
+    bool,
 );
 
 /// How a node answers that has made room, and knows that a signal was true at turn 3.
@@ -175,13 +176,14 @@ fn answer(metadata: &TravellingMetadata) -> Result<(), NodeError> {
 #[test]
 fn luggage_that_contradicts_what_is_known_is_refused() {
     let good: TravellingMetadata = (
-        4,
+        5,
         vec![],
         vec![],
         vec![],
         vec![(StageId(5), 0, 4, true)],
         vec![],
         vec![],
+        false,
     );
     answer(&good).unwrap();
     let refused = |change: fn(&mut TravellingMetadata)| {
@@ -189,7 +191,7 @@ fn luggage_that_contradicts_what_is_known_is_refused() {
         change(&mut metadata);
         answer(&metadata).unwrap_err()
     };
-    let of_another_form = refused(|it| it.0 = 3);
+    let of_another_form = refused(|it| it.0 = 4);
     assert!(matches!(of_another_form, NodeError::State(SHARD)));
     let of_another_program = refused(|it| it.1.push((ExchangeId(9), 1)));
     assert!(matches!(of_another_program, NodeError::State(SHARD)));

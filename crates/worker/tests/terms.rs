@@ -3,9 +3,10 @@
 mod support;
 
 use brambling_program::{GroupId, ShardId};
-use brambling_protocol::frame::{Body, Ended, Finished, Frame, MapUpdate, ShardRange};
+use brambling_protocol::frame::{Body, Ended, Finished, Frame, MapUpdate, Reserve, ShardRange};
 use brambling_protocol::{Entry, EntryRange, Priority, Sequence, WorkerId, first_version};
 use brambling_worker::node::{Node, NodeEffect};
+use brambling_worker::piece_data::PieceBytes;
 use support::{JOB, ME, PEER, counting, one, options};
 
 const SHARD: ShardId = ShardId {
@@ -122,6 +123,51 @@ fn what_was_ended_does_not_go_on() {
         .unwrap();
     let held = node.holding();
     assert_eq!((held.is_busy, held.has_ended), (true, false));
+}
+
+/// Who told the first controller may be gone.
+#[test]
+fn a_shard_that_has_moved_is_told_by_who_has_it() {
+    let mut holder = node_with_shard();
+    holder.finished(SHARD);
+    assert_eq!(told(&mut holder).len(), 1);
+    let mut other = support::node(&counting(), options(PEER, vec![ME]));
+    let reserve = Frame {
+        priority: Priority::FIRST,
+        sequence: Some(0),
+        body: Body::Reserve(Reserve {
+            job: JOB,
+            generation: options(ME, vec![]).generation,
+            shard: SHARD,
+            version: 2,
+            holder: ME,
+            bytes: 10,
+        }),
+    };
+    other
+        .on_frame(WorkerId::CONTROLLER, &*reserve.to_bytes())
+        .unwrap();
+    holder.on_update(&one(SHARD, PEER, 2)).unwrap();
+    assert!(holder.holding().is_busy);
+    holder.leave(SHARD);
+    let body = vec![PieceBytes::copy_from_slice(b"where it stands")];
+    holder.depart(SHARD, Vec::new(), body).unwrap();
+    for effect in holder.take_effects() {
+        if let NodeEffect::Send { to, packet, .. } = effect
+            && to == PEER
+        {
+            other.on_frame(ME, &packet.to_bytes()).unwrap();
+        }
+    }
+    assert_eq!(
+        (holder.holding().shards.len(), other.holding().shards.len()),
+        (0, 1)
+    );
+    other.take_effects();
+    assert_eq!(told(&mut other), [], "its last holder has told it");
+    assert!(holder.begin_term(TERM) && other.begin_term(TERM));
+    assert_eq!(told(&mut holder), []);
+    assert_eq!(told(&mut other).len(), 1);
 }
 
 #[test]
