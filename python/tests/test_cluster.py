@@ -55,7 +55,9 @@ def test_the_status_says_who_takes_part_and_what_ran(shared):
         assert set(worker) == {"id", "pid", "host", "threads", "shards", "memory_bytes", "idle_share", "silent_s", "stuck"}
         assert worker["threads"] == 1 and 0 <= worker["idle_share"] <= 1 and is_alive(worker["pid"])
     job = status["jobs"][-1]
-    assert set(job) == {"id", "name", "state", "generation", "position", "failure", "waits"}
+    assert set(job) == {
+        "id", "name", "state", "generation", "position", "failure", "waits", "cut", "last_snapshot_age_s"}
+    assert job["cut"] is None, "it is not saved"
     assert (job["name"], job["state"], job["failure"]) == ("doubled", "succeeded", None)
 
 

@@ -120,7 +120,8 @@ def test_a_script_that_is_submitted_has_a_job_a_log_and_no_terminal(shared, tmp_
     assert said("logs", name, *at).startswith("begins\n")
     found = job(shared, name)
     assert set(found) == {
-        "id", "name", "state", "generation", "position", "failure", "waits", "tasks_total", "workers", "client"}
+        "id", "name", "state", "generation", "position", "failure", "waits", "cut", "last_snapshot_age_s",
+        "tasks_total", "workers", "client"}
     assert (found["name"], found["state"], found["failure"]) == ("quick", "succeeded", None)
     assert found["position"] <= found["tasks_total"] == 4
     assert found["workers"] == ["w1", "w2"]
@@ -417,14 +418,14 @@ def test_top_shows_workers_and_jobs(shared, tmp_path):
             text = said("top", *at, *once)
             assert re.match(rf"brambling at {shared}: 2 workers, 2 threads; 1 jobs running, 0 waiting\n", text)
             assert re.search(r"\nw1 .* 1 +2 .*[█░]{20} +\d+ %\n", text), text
-            assert re.search(rf"\n{name} +running +long +\d+", text), text
+            assert re.search(rf"\n{name} +running +long +0 +\d+", text), text
         for how in (b"q", b"\x03", signal.SIGTERM):
             terminal = Terminal("top", *at)
             before = termios.tcgetattr(terminal.master)
             # A figure of the second picture: tasks in a second.
             terminal.read_until(b"\x1b[?1049h")
             deadline = time.monotonic() + PATIENCE_S
-            while not re.search(rf"{name} +running +long +\d+/\d+ \(\d+ %\) +\d", terminal.seen.decode(errors="replace")):
+            while not re.search(rf"{name} +running +long +\d+ +\d+/\d+ \(\d+ %\) +\d", terminal.seen.decode(errors="replace")):
                 assert time.monotonic() < deadline, terminal.seen
                 if select.select([terminal.master], [], [], 0.1)[0]:
                     terminal.seen += os.read(terminal.master, 1 << 16)
