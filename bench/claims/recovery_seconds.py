@@ -59,12 +59,18 @@ def all_ran(folder, parts, since):
 
 
 def one_death(it, folder, rng):
-    """A worker is killed after a snapshot: seconds until all shards run again, and bytes, of what was lost and of what was read."""
-    since = time.time()
-    if not it.go_on(ASK_S, until=lambda: it.events.of("snapshot-taken", since=since)):
-        raise SystemExit("recovery.py: no snapshot is taken")
-    time.sleep(rng.uniform(0, 1))
-    rate = store_rate(it.store)
+    """
+    A worker is killed after a snapshot: seconds until all shards run again, and bytes, of what was lost and of what was read. No shard has
+    moved since the snapshot: one that has is read as well, since its copy is where it was.
+    """
+    while True:
+        since = time.time()
+        if not it.go_on(ASK_S, until=lambda since=since: it.events.of("snapshot-taken", since=since)):
+            raise SystemExit("recovery.py: no snapshot is taken")
+        rate = store_rate(it.store)
+        it.go_on(rng.uniform(0.2, 1))
+        if not it.events.of("shard-moved", since=since):
+            break
     it.replaces = False
     victim = it.workers[rng.choice(sorted(it.workers))]
     others = [worker.pid for worker in it.workers.values() if worker is not victim]
