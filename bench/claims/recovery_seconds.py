@@ -61,7 +61,7 @@ def all_ran(folder, parts, since):
 def one_death(it, folder, rng):
     """
     A worker is killed after a snapshot: seconds until all shards run again, and bytes, of what was lost and of what was read. No shard has
-    moved since the snapshot: one that has is read as well, since its copy is where it was.
+    moved since the snapshot: else the victim may have saved others than it holds.
     """
     while True:
         since = time.time()

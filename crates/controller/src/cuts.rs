@@ -17,7 +17,7 @@ use brambling_protocol::frame::{
     Body, CutAsk, CutCall, CutOrder, CutReply, CutWord, SavedParts, SavedShards,
 };
 use brambling_protocol::kept::{CutManifest, StoredPart};
-use brambling_protocol::{JobKey, WorkerId};
+use brambling_protocol::{JobKey, PartitionMap, WorkerId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -51,6 +51,10 @@ pub(crate) struct Cuts {
     began: Option<Duration>,
     /// How long that is ago.
     now: Duration,
+    /// Who has copies of what was saved: where shards were at the newest snapshot, or began.
+    savers: PartitionMap,
+    /// The same of the cut that is being committed.
+    committing: Option<PartitionMap>,
 }
 
 /// Where shards of a group stand, and the turns done there of an outermost loop.
@@ -123,6 +127,8 @@ impl Controller {
             open: Gathered::default(),
             began: None,
             now: Duration::ZERO,
+            savers: self.map.clone(),
+            committing: None,
         }));
     }
 
@@ -148,11 +154,19 @@ impl Controller {
         let spent = cuts.open.spent.values().max().copied();
         let at = cuts.open.at;
         cuts.setup.base = Some(manifest);
+        if let Some(savers) = cuts.committing.take() {
+            cuts.savers = savers;
+        }
         let cut = cuts.open.cut;
         cuts.machine
             .on_committed(cuts.now, at, spent.unwrap_or_default());
         self.ask_all(CutAsk::Committed { cut });
         self.carry_out_cuts();
+    }
+
+    /// Who had better have which shard if the job begins again: who has copies of what was saved. A shard that has moved since left its copy behind.
+    pub(crate) fn savers(&self) -> &PartitionMap {
+        self.cuts.as_ref().map_or(&self.map, |cuts| &cuts.savers)
     }
 
     /// How long the last cut was open, until now.
@@ -317,7 +331,10 @@ impl Controller {
             SnapshotEffect::Commit { cut, states } => {
                 let effect = cuts.commit(cut, states);
                 return match effect {
-                    Some(manifest) => self.effects.push(ControllerEffect::Commit(manifest)),
+                    Some(manifest) => {
+                        cuts.committing = Some(self.map.clone());
+                        self.effects.push(ControllerEffect::Commit(manifest));
+                    }
                     None => {
                         self.effects.push(ControllerEffect::Say(DEFECT.into()));
                         self.on_uncommitted(cut);

@@ -43,7 +43,7 @@ pub struct ShardLoss {
     pub why: String,
     /// What people can do, where the job ends with it.
     pub way_out: &'static str,
-    /// Who held what of the generation.
+    /// Who has what is near of the generation: who held shards at its newest snapshot, or holds them where it is not saved.
     pub held: PartitionMap,
 }
 
@@ -163,7 +163,7 @@ impl Controller {
             worker,
             why,
             way_out: how.way_out(),
-            held: self.map.clone(),
+            held: self.savers().clone(),
         };
         self.effects.push(ControllerEffect::Lost(loss));
     }
