@@ -163,6 +163,30 @@ struct RegisteredJob {
 }
 
 impl RegisteredJob {
+    /// One that waits, of which nothing else is known yet.
+    fn new(name: String, shards: Vec<u32>, generation: Generation) -> RegisteredJob {
+        RegisteredJob {
+            client: None,
+            by: None,
+            asked_as: None,
+            name,
+            shards,
+            columns: Vec::new(),
+            state: JobState::Queued,
+            failure: None,
+            generation,
+            members: Vec::new(),
+            tasks: BTreeMap::new(),
+            tasks_total: None,
+            weight: 1,
+            brings: Brings::default(),
+            survives: Survives::default(),
+            losses: Losses::default(),
+            snapshots: Vec::new(),
+            saved_at: None,
+        }
+    }
+
     fn status(&self, id: JobId, now: Duration) -> JobStatus {
         JobStatus {
             id,

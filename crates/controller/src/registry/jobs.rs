@@ -3,7 +3,7 @@
 //! controller reports. It never moves a shard.
 
 use super::drains::Drain;
-use super::recovery::{Losses, UNKEPT};
+use super::recovery::UNKEPT;
 use super::{
     Order, OwnedMessage, PeerLink, REMEMBERED, RegisteredJob, Registry, RegistryError, Worker,
 };
@@ -63,21 +63,14 @@ impl Registry {
             client: Some(from),
             by: self.clients.of(from),
             asked_as,
-            name: submit.name.to_owned(),
-            shards: submit.shards.clone(),
             columns,
-            state: JobState::Queued,
-            failure: None,
-            generation: self.lasting.first_generation(),
-            members: Vec::new(),
-            tasks: BTreeMap::new(),
-            tasks_total: None,
-            weight: 1,
             brings,
             survives,
-            losses: Losses::default(),
-            snapshots: Vec::new(),
-            saved_at: None,
+            ..RegisteredJob::new(
+                submit.name.to_owned(),
+                submit.shards.clone(),
+                self.lasting.first_generation(),
+            )
         };
         self.jobs.insert(id, job);
         self.counts.submitted += 1;

@@ -7,7 +7,6 @@
 //! * A controller that takes over waits [`CLIENT_TIME`] for each job's client, and then lets the job go. A job that runs goes on as it is
 //!   ([adoption](super::adoption)); else it begins again at its newest snapshot, as a generation of the new term, once its client has come.
 
-use super::recovery::Losses;
 use super::{JobState, Order, OwnedMessage, PeerLink, RegisteredJob, Registry};
 use crate::log::LoggedCluster;
 use brambling_memory::mutants;
@@ -77,25 +76,14 @@ impl Registry {
     }
 
     fn logged(&self, job: &LoggedJob, snapshots: Vec<u64>) -> RegisteredJob {
+        let generation = self.lasting.first_generation();
         RegisteredJob {
-            client: None,
-            by: None,
             asked_as: Some(job.name),
-            name: job.program.clone(),
-            shards: job.shards.clone(),
             columns: job.columns.clone(),
-            state: JobState::Queued,
-            failure: None,
-            generation: self.lasting.first_generation(),
-            members: Vec::new(),
-            tasks: BTreeMap::new(),
-            tasks_total: None,
-            weight: 1,
             brings: job.brings,
             survives: job.survives.clone(),
-            losses: Losses::default(),
             snapshots,
-            saved_at: None,
+            ..RegisteredJob::new(job.program.clone(), job.shards.clone(), generation)
         }
     }
 
