@@ -109,10 +109,45 @@ def test_the_record_of_a_worker_that_was_killed(tmp_path, capfd):
         assert counted(500).run()["x"] == [500] * 4
         killing.join()
         said = capfd.readouterr().err
-        assert re.search(r"worker w2 .* is gone, and with it \d of the job's shards: it was killed by signal 9; the job begins again", said), said
+        assert re.search(r"worker w2 .* is gone, and with it \d of the job's shards: it was killed by signal 9( \(it last ran stage .*count.* of partition \d\))?; the job begins again", said), said
         death, = cluster.status()["deaths"]
         assert (death["worker"], death["pid"], death["kind"], death["cause"]) == ("w2", victim, "signal 9", "it was killed by signal 9")
         assert death["oom"] in (False, None)
+
+
+def test_what_ran_on_a_worker_that_was_killed_is_told(tmp_path, capfd):
+    with running(tmp_path, *CLUSTER) as (_, address), br.connect(address) as cluster:
+        marker = tmp_path / "marker"
+        p = br.Program("waits")
+        x = p.dataset("x", value=0, partitions=4)
+
+        def wait(x, ctx, marker=str(marker)):
+            import os
+
+            # The first time, and long enough for its worker to tell of it.
+            if ctx.partition == 3 and not os.path.exists(marker):
+                with open(marker + ".new", "w") as file:
+                    file.write(str(os.getpid()))
+                os.rename(marker + ".new", marker)
+                time.sleep(60)
+            return x + 1
+
+        p.update(x, wait)
+
+        def kill():
+            until = time.monotonic() + PATIENCE_S
+            while not marker.exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            time.sleep(1)
+            os.kill(int(marker.read_text()), signal.SIGKILL)
+
+        killing = after(0, kill)
+        assert p.run()["x"] == [1] * 4
+        killing.join()
+        said = capfd.readouterr().err
+        death, = cluster.status()["deaths"]
+        assert death["partition"] == 3 and death["stage"]
+        assert f"signal 9 (it last ran stage `{death['stage']}` of partition 3); the job begins again" in said
 
 
 def test_the_record_of_a_worker_whose_kernel_has_ended_it(tmp_path):

@@ -19,6 +19,7 @@ pub(crate) struct DeathLine {
     /// As it last told.
     memory_bytes: u64,
     stage: Option<String>,
+    partition: Option<u32>,
     /// How long it had told nothing.
     silent_s: f64,
     /// When, in seconds since 1970.
@@ -36,6 +37,7 @@ impl From<Death> for DeathLine {
             oom: death.oom,
             memory_bytes: death.memory_bytes,
             stage: death.stage,
+            partition: death.partition,
             silent_s: (death.silent_ms / 100) as f64 / 10.0,
             at_s: seconds_since_1970(Duration::from_millis(death.ago_ms)),
         }
@@ -48,8 +50,14 @@ pub(crate) fn line(death: &Death) -> String {
         Some(true) => ", for want of memory",
         _ => "",
     };
+    let ran = match (&death.stage, death.partition) {
+        (Some(stage), Some(partition)) => {
+            format!("; it ran stage `{}` of partition {partition}", shown(stage))
+        }
+        _ => String::new(),
+    };
     format!(
-        "{} (process {} on {}) is gone since {} s: {}{memory}",
+        "{} (process {} on {}) is gone since {} s: {}{memory}{ran}",
         death.worker,
         death.pid,
         shown(&death.host),

@@ -42,7 +42,7 @@ pub use brambling_protocol::patience::HEARTBEAT;
 pub use counts::ClusterCounts;
 pub use deaths::{DEATHS, ProcessEnd};
 pub use orders::{Apart, Order, OwnedMessage};
-pub use recovery::{ClusterStore, NEWCOMER_TIME, POISON_TIME};
+pub use recovery::{BACKOFF_TIME, ClusterStore, LOSSES_MAX, NEWCOMER_TIME, POISON_TIME};
 pub use terms::CLIENT_TIME;
 
 use crate::WorkerLoss;
@@ -448,6 +448,8 @@ impl Registry {
         self.give_up_waiting();
         self.give_up_adoptions();
         self.give_up_clients();
+        // One that rested after its losses may begin.
+        self.begin_next();
     }
 
     fn bury(&mut self, id: WorkerId, now: Duration, cause: LossCause) {

@@ -172,6 +172,7 @@ fn jobs_are_told_with_whose_they_are_and_who_runs_them() {
         memory_bytes: 0,
         idle_permille: 0,
         tasks: vec![(key(1), 30)],
+        running: Vec::new(),
     };
     say(&mut registry, WORKER, Message::Load(load));
     let expects = |tasks| Message::Expects {

@@ -45,6 +45,7 @@ fn load(registry: &mut Registry, job: u64, tasks: u64) {
         memory_bytes: 1,
         idle_permille: 1_000,
         tasks: vec![(key(job), tasks)],
+        running: Vec::new(),
     });
     registry.on_message(WORKER, load).unwrap();
 }

@@ -538,8 +538,10 @@ pub struct Death {
     pub oom: Option<bool>,
     /// Bytes counted in its budget when it last told.
     pub memory_bytes: u64,
-    /// The stage of a kernel that it could not end, if it had told of one.
+    /// The stage of a kernel that it could not end, or else one that ran, when it last told.
     pub stage: Option<String>,
+    /// The partition for which that ran, where it is known.
+    pub partition: Option<u32>,
     /// How long it had told nothing.
     pub silent_ms: u64,
     /// How long ago it ended.
@@ -703,6 +705,19 @@ pub struct Load {
     pub idle_permille: u16,
     /// For each job here: tasks that have run.
     pub tasks: Vec<(JobKey, u64)>,
+    /// What its threads run.
+    pub running: Vec<RunningTask>,
+}
+
+/// A task that a thread runs.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct RunningTask {
+    /// Of which job.
+    pub key: JobKey,
+    /// Its stage, by name.
+    pub stage: String,
+    /// The partition.
+    pub partition: u32,
 }
 
 /// What the shards of a job took on a worker.

@@ -3,15 +3,19 @@
 //!
 //! # Rules
 //! * The last [`DEATHS`] are remembered. A worker that was drained is no death.
+//! * Of each is kept what its threads ran when it last told: tasks that run may have killed it.
 //! * A link that is lost may be all that is known of a death. Whoever started the process may tell more later: the record is corrected.
 
 use super::{Registry, Worker};
 use crate::{ShardLoss, WorkerLoss};
-use brambling_protocol::WorkerId;
-use brambling_protocol::message::{Death, DeathKind};
+use brambling_protocol::message::{Death, DeathKind, RunningTask};
 use brambling_protocol::patience::ACKNOWLEDGED_WITHIN;
+use brambling_protocol::{JobKey, WorkerId};
 use std::collections::VecDeque;
 use std::time::Duration;
+
+/// So many of the tasks that a worker ran when it died are told.
+const TOLD_TASKS: usize = 3;
 
 /// So many deaths are remembered.
 pub const DEATHS: usize = 20;
@@ -75,14 +79,28 @@ impl LossCause {
     }
 }
 
-/// The last deaths, the newest last, and when each was.
+/// A death, and what else is known of it.
+struct RecordedDeath {
+    at: Duration,
+    death: Death,
+    /// What ran when it last told.
+    running: Vec<RunningTask>,
+}
+
+/// The last deaths, the newest last.
 #[derive(Default)]
-pub(super) struct Deaths(VecDeque<(Duration, Death)>);
+pub(super) struct Deaths(VecDeque<RecordedDeath>);
 
 impl Deaths {
-    fn last_of(&self, worker: WorkerId) -> Option<&Death> {
-        let of_it = self.0.iter().rev().find(|(_, it)| it.worker == worker);
-        of_it.map(|(_, death)| death)
+    fn last_of(&self, worker: WorkerId) -> Option<&RecordedDeath> {
+        self.0.iter().rev().find(|it| it.death.worker == worker)
+    }
+
+    /// What of a generation of a job ran on a worker that is gone, when that last told.
+    pub(super) fn ran(&self, worker: WorkerId, key: JobKey) -> impl Iterator<Item = &RunningTask> {
+        let tasks = self.last_of(worker).map(|it| &it.running[..]);
+        let tasks = tasks.unwrap_or_default().iter();
+        tasks.filter(move |it| it.key == key)
     }
 }
 
@@ -104,7 +122,7 @@ impl Registry {
 
     /// Of a death nothing was known but that a link was lost.
     fn correct(&mut self, end: &ProcessEnd, host: &str) {
-        let mut deaths = self.deaths.0.iter_mut().rev().map(|(_, death)| death);
+        let mut deaths = self.deaths.0.iter_mut().rev().map(|it| &mut it.death);
         let death = deaths.find(|it| it.pid == end.pid && it.host == host);
         if let (Some(death), Some(cause)) = (death, end.cause())
             && death.kind == DeathKind::LinkClosed
@@ -122,6 +140,14 @@ impl Registry {
         cause: LossCause,
     ) {
         let silent = now.saturating_sub(worker.heard_at);
+        let running = worker.load.running.clone();
+        let stuck = worker.stuck.first().map(|it| &it.stage);
+        let stuck = stuck.filter(|stage| !stage.is_empty()).cloned();
+        let (stage, partition) = match (stuck, running.first()) {
+            (Some(stage), _) => (Some(stage), None),
+            (None, Some(task)) => (Some(task.stage.clone()), Some(task.partition)),
+            (None, None) => (None, None),
+        };
         let death = Death {
             worker: id,
             host: worker.host.clone(),
@@ -130,13 +156,16 @@ impl Registry {
             cause: cause.in_words,
             oom: cause.oom,
             memory_bytes: worker.load.memory_bytes,
-            stage: (worker.stuck.first())
-                .map(|it| it.stage.clone())
-                .filter(|stage| !stage.is_empty()),
+            stage,
+            partition,
             silent_ms: silent.as_millis() as u64,
             ago_ms: 0,
         };
-        self.deaths.0.push_back((now, death));
+        self.deaths.0.push_back(RecordedDeath {
+            at: now,
+            death,
+            running,
+        });
         let old = self.deaths.0.len().saturating_sub(DEATHS);
         self.deaths.0.drain(..old);
     }
@@ -144,25 +173,42 @@ impl Registry {
     /// The last deaths, the newest last.
     pub(super) fn last_deaths(&self) -> Vec<Death> {
         let deaths = self.deaths.0.iter();
-        let deaths = deaths.map(|(at, death)| Death {
-            ago_ms: self.now.saturating_sub(*at).as_millis() as u64,
-            ..death.clone()
+        let deaths = deaths.map(|it| Death {
+            ago_ms: self.now.saturating_sub(it.at).as_millis() as u64,
+            ..it.death.clone()
         });
         deaths.collect()
     }
 
     /// A loss with what is known of the worker's end, where that says more than the loss does.
-    pub(super) fn explained(&self, loss: ShardLoss) -> ShardLoss {
-        let Some(death) = self.deaths.last_of(loss.worker) else {
+    pub(super) fn explained(&self, loss: ShardLoss, key: JobKey) -> ShardLoss {
+        let Some(RecordedDeath { death, .. }) = self.deaths.last_of(loss.worker) else {
             return loss;
         };
-        let way_out = match death.kind {
-            DeathKind::LinkClosed | DeathKind::MachineCutOff => return loss,
-            DeathKind::FencedCutOff => WorkerLoss::CutOff.way_out(),
-            _ => loss.way_out,
-        };
+        let (mut why, mut way_out) = (loss.why, loss.way_out);
+        match death.kind {
+            // All that the loss says already.
+            DeathKind::LinkClosed | DeathKind::MachineCutOff => {}
+            kind => {
+                why = format!("{why}: {}", death.cause);
+                if kind == DeathKind::FencedCutOff {
+                    way_out = WorkerLoss::CutOff.way_out();
+                }
+            }
+        }
+        let ran = self.deaths.ran(loss.worker, key);
+        let ran = ran.map(|it| format!("stage `{}` of partition {}", it.stage, it.partition));
+        let mut ran: Vec<String> = ran.collect();
+        if ran.len() > TOLD_TASKS {
+            let more = ran.len() - TOLD_TASKS;
+            ran.truncate(TOLD_TASKS);
+            ran.push(format!("{more} more"));
+        }
+        if !ran.is_empty() {
+            why = format!("{why} (it last ran {})", ran.join(", "));
+        }
         ShardLoss {
-            why: format!("{}: {}", loss.why, death.cause),
+            why,
             way_out,
             ..loss
         }

@@ -98,6 +98,10 @@ impl Registry {
             if members.is_empty() || self.lacks_room(first).is_some() {
                 return;
             }
+            // Losses in a row: it rests before it begins again.
+            if self.jobs[&first].losses.rests(self.now).is_some() {
+                return;
+            }
             // It may run, and go on as it is.
             if self.adoptions.are_open_for(first) {
                 return;

@@ -4,8 +4,11 @@
 //! # Rules
 //! * A job begins again if its client has said that it may. It comes before all others that wait.
 //! * Where no worker takes jobs, it waits for a newcomer for [`NEWCOMER_TIME`], and its client is told so. Then it ends with its loss.
-//! * A third loss in a row ends it with all three told: a kernel that kills its worker would else kill all of them. Losses are in a row when each came within
-//!   [`POISON_TIME`] of the beginning of its generation, and there was no snapshot between them.
+//! * Losses are in a row when each came within [`POISON_TIME`] of the beginning of its generation, and there was no snapshot between them. Three of a row during which
+//!   the same stage of the same shard may have run end the job, with all of the row told: a kernel that kills its worker would else kill all of them. What ran is
+//!   what the worker last told; where it told of nothing, anything may have.
+//! * Other losses in a row have other causes, which may pass: from the third on the job waits before it begins again, twice as long each time, and the
+//!   [`LOSSES_MAX`]th ends it too.
 //! * A job that is submitted to begin at a snapshot of another job waits, before it is queued, until that has become a snapshot of its own.
 //! * A snapshot that a worker finds damaged is not used again: a newer one is, or the one before it, or the job's start.
 //! * The snapshot at which a generation began is kept as long as that runs: whoever joins it begins there.
@@ -18,6 +21,7 @@ use brambling_protocol::message::{
     ClusterEvent, EventKind, JobCuts, KeptPlace, RestoredParts, SnapshotEvery, Survives,
 };
 use brambling_protocol::{Generation, JobId, JobKey, PartitionMap, WorkerId};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a job that has to begin again waits for a worker. Shorter: whoever replaces workers, such as a cluster manager, is too late. Longer: people wait for
@@ -26,8 +30,16 @@ pub const NEWCOMER_TIME: Duration = Duration::from_secs(60);
 /// A generation that was lost so soon after it had begun may have been killed by its own kernels. Shorter: a kernel that takes long before it kills its worker is
 /// not found. Longer: jobs end for losses that have nothing to do with each other.
 pub const POISON_TIME: Duration = Duration::from_secs(60);
-/// So many losses in a row end a job.
-const LOSSES_MAX: usize = 3;
+/// So many losses in a row, while the same task may have run, end a job.
+const POISON_LOSSES: usize = 3;
+/// So many losses in a row end a job, whatever ran. Fewer: a rack that goes down host by host ends it. More: a kernel that kills its worker sooner than that can tell
+/// of it, beside others that run for long, kills as many.
+pub const LOSSES_MAX: usize = 10;
+/// How long a job waits before it begins again after the third loss in a row; after each further one twice as long. Shorter: it begins into what has killed its workers,
+/// a machine without memory for example. Longer: people wait for nobody.
+pub const BACKOFF_TIME: Duration = Duration::from_secs(1);
+/// So often that doubles.
+const BACKOFF_DOUBLINGS: usize = 4;
 
 /// How many snapshots of a job are kept: if the newest is damaged, the one before it is used.
 const SNAPSHOTS: usize = 2;
@@ -52,18 +64,54 @@ pub struct ClusterStore {
 pub(super) struct Losses {
     /// When its generation began.
     began: Duration,
-    /// Those in a row, in words.
-    in_a_row: Vec<String>,
+    /// Those in a row.
+    in_a_row: Vec<LossInARow>,
+    /// Before then it does not begin again.
+    not_before: Duration,
     /// Who held what of the generation that was lost.
     held: Option<PartitionMap>,
     /// Until when it waits for a worker, and with which error it ends then.
     waits: Option<(Duration, String)>,
 }
 
+/// One of several losses.
+struct LossInARow {
+    /// In words.
+    why: String,
+    /// Stages and partitions that ran; empty: not known.
+    ran: BTreeSet<(String, u32)>,
+}
+
 impl Losses {
     /// A generation begins.
     pub(super) fn begins(&mut self, now: Duration) {
         (self.began, self.waits) = (now, None);
+    }
+
+    /// For how long it must not begin again.
+    pub(super) fn rests(&self, now: Duration) -> Option<Duration> {
+        let rest = self.not_before.saturating_sub(now);
+        (!rest.is_zero()).then_some(rest)
+    }
+
+    /// Whether losses in a row may be the work of one task.
+    fn are_poison(&self) -> bool {
+        let unknown = self.in_a_row.iter().filter(|it| it.ran.is_empty()).count();
+        let ran = |task| {
+            let with_it = self.in_a_row.iter().filter(|it| it.ran.contains(task));
+            with_it.count()
+        };
+        let tasks = self.in_a_row.iter().flat_map(|it| &it.ran);
+        let most = tasks.map(ran).max().unwrap_or(0);
+        most + unknown >= POISON_LOSSES
+    }
+
+    /// How long it rests after the last one.
+    fn backoff(&self) -> Duration {
+        let beyond = self.in_a_row.len().checked_sub(POISON_LOSSES);
+        beyond.map_or(Duration::ZERO, |it| {
+            BACKOFF_TIME * (1 << it.min(BACKOFF_DOUBLINGS))
+        })
     }
 
     /// Who held its shards when they were lost, once.
@@ -76,7 +124,9 @@ impl Registry {
     /// A generation of a job has lost what a worker held.
     pub fn on_loss(&mut self, key: JobKey, loss: ShardLoss) {
         let now = self.now;
-        let loss = self.explained(loss);
+        let loss = self.explained(loss, key);
+        let ran = self.deaths.ran(loss.worker, key);
+        let ran = ran.map(|it| (it.stage.clone(), it.partition)).collect();
         // The job may have begun again for another worker's sake.
         let Some(job) = (self.jobs.get_mut(&key.job)).filter(|it| it.generation == key.generation)
         else {
@@ -94,9 +144,11 @@ impl Registry {
         if now.saturating_sub(losses.began) >= POISON_TIME {
             losses.in_a_row.clear();
         }
-        losses.in_a_row.push(loss.why.clone());
-        if losses.in_a_row.len() >= LOSSES_MAX {
-            let told = losses.in_a_row.join("; ");
+        let why = loss.why.clone();
+        losses.in_a_row.push(LossInARow { why, ran });
+        if losses.are_poison() || losses.in_a_row.len() >= LOSSES_MAX {
+            let told: Vec<&str> = losses.in_a_row.iter().map(|it| &it.why[..]).collect();
+            let told = told.join("; ");
             let why = format!(
                 "each time soon after the job had begun, a worker was lost: {told}; look at what the program's kernels do there, memory first, and \
                  run it again"
@@ -107,6 +159,7 @@ impl Registry {
             }
             return;
         }
+        losses.not_before = now + losses.backoff();
         self.begin_again(key.job, &loss);
     }
 
@@ -289,8 +342,8 @@ impl Registry {
         let key = JobKey::new(id, self.jobs[&id].generation);
         self.note_job(EventKind::JobLost, key, Some(loss.why.clone()));
         self.release_members(id);
-        let until = self.now + NEWCOMER_TIME;
         let job = self.jobs.get_mut(&id).expect("the caller has it");
+        let until = job.losses.not_before.max(self.now) + NEWCOMER_TIME;
         if job.state == JobState::Succeeded {
             self.counts.succeeded -= 1;
         }
@@ -309,7 +362,9 @@ impl Registry {
                 Some(cut) => format!("goes on from snapshot {cut}"),
                 None => "begins again".into(),
             };
-            let why = format!("{}; the job {how}", loss.why);
+            let when = job.losses.rests(self.now);
+            let when = when.map(|rest| format!(", in {} s", rest.as_secs()));
+            let why = format!("{}; the job {how}{}", loss.why, when.unwrap_or_default());
             self.tell(client, OwnedMessage::Recovering { job: id, why });
         }
         self.begin_next();

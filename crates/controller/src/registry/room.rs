@@ -94,6 +94,11 @@ impl Registry {
             format!("one of {} to end", count_jobs(self.running.len()))
         } else if before > 0 {
             format!("{} before it", count_jobs(before))
+        } else if let Some(rest) = job.losses.rests(self.now) {
+            format!(
+                "{} s to pass, after several losses in a row",
+                rest.as_secs() + 1
+            )
         } else if self.taking().next().is_none() {
             "a worker that takes jobs".into()
         } else {

@@ -51,6 +51,7 @@ impl Registry {
                     memory_bytes: 0,
                     idle_permille: 1_000,
                     tasks: Vec::new(),
+                    running: Vec::new(),
                 };
                 (load, Vec::new(), Vec::new(), Drain::default())
             }

@@ -2,11 +2,11 @@
 
 use crate::callers::{A, B, CLIENT, FIRST, ended, key, register, say, status, submit, two_workers};
 use brambling_controller::ShardLoss;
-use brambling_controller::registry::{ProcessEnd, RETURN_TIME, Registry};
+use brambling_controller::registry::{Order, ProcessEnd, RETURN_TIME, Registry};
 use brambling_protocol::message::{
-    Death, DeathKind, JobState, Load, Message, StuckKernel, Survives,
+    Death, DeathKind, JobState, Load, Message, RunningTask, StuckKernel, Survives,
 };
-use brambling_protocol::{PartitionMap, WorkerId};
+use brambling_protocol::{JobKey, PartitionMap, WorkerId};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -67,6 +67,7 @@ fn a_death_tells_how_the_worker_last_fared() {
         memory_bytes: 70_000,
         idle_permille: 0,
         tasks: Vec::new(),
+        running: Vec::new(),
     };
     let stuck = StuckKernel {
         key: key(9),
@@ -84,6 +85,61 @@ fn a_death_tells_how_the_worker_last_fared() {
         (70_000, Some("step"))
     );
     assert_eq!((death.silent_ms, death.ago_ms), (1_000, 4_000));
+}
+
+fn task(job: JobKey, stage: &str, partition: u32) -> RunningTask {
+    RunningTask {
+        key: job,
+        stage: stage.into(),
+        partition,
+    }
+}
+
+#[test]
+fn a_death_tells_what_ran_last_and_so_does_the_error_of_its_job() {
+    for (running, expected) in [
+        (
+            vec![],
+            "worker w2 is gone: it was killed by signal 9; start another",
+        ),
+        (
+            vec![task(FIRST, "grow", 3), task(key(9), "other", 1)],
+            "signal 9 (it last ran stage `grow` of partition 3); start another",
+        ),
+        (
+            (3..9).map(|it| task(FIRST, "grow", it)).collect(),
+            "(it last ran stage `grow` of partition 3, stage `grow` of partition 4, stage `grow` of partition 5, 3 more); start",
+        ),
+    ] {
+        let mut registry = two_workers();
+        say(&mut registry, CLIENT, submit(&[4]));
+        let load = Load {
+            memory_bytes: 0,
+            idle_permille: 0,
+            tasks: Vec::new(),
+            running: running.clone(),
+        };
+        say(&mut registry, B, Message::Load(load));
+        registry.on_process_ended(end(DeathKind::Signal(9), None), "here", SECOND);
+        let death = only(&registry);
+        let first = running.first();
+        assert_eq!(death.stage, first.map(|it| it.stage.clone()));
+        assert_eq!(death.partition, first.map(|it| it.partition));
+        registry.take_orders();
+        let loss = ShardLoss {
+            worker: WorkerId(2),
+            why: "worker w2 is gone".into(),
+            way_out: "start another",
+            held: PartitionMap::new([4]),
+        };
+        registry.on_loss(FIRST, loss);
+        let orders = registry.take_orders();
+        let why = orders.iter().find_map(|it| match it {
+            Order::Cancel { why, .. } => Some(why),
+            _ => None,
+        });
+        assert!(why.is_some_and(|it| it.contains(expected)), "{orders:?}");
+    }
 }
 
 /// Its link ends first, and who started the process looks too late.

@@ -22,6 +22,7 @@ fn load() -> Message<'static> {
         memory_bytes: 4_096,
         idle_permille: 0,
         tasks: Vec::new(),
+        running: Vec::new(),
     })
 }
 

@@ -53,6 +53,7 @@ fn what_workers_say_of_another_generation_ends_nothing_and_counts_for_nothing() 
             memory_bytes: 0,
             idle_permille: 0,
             tasks,
+            running: Vec::new(),
         })
     };
     say(&mut registry, A, load(vec![(FIRST, 70), (VOID, 5)]));

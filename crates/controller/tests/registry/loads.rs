@@ -32,6 +32,7 @@ fn times_go_to_the_controller_of_the_job_and_room_is_what_the_budget_leaves() {
         memory_bytes: 77,
         idle_permille: 0,
         tasks: vec![],
+        running: Vec::new(),
     };
     say(&mut registry, B, Message::Load(load));
     assert_eq!(registry.free_bytes(worker), all - 77);
@@ -49,6 +50,7 @@ fn loads_are_what_the_status_tells() {
             memory_bytes: 77,
             idle_permille: 250,
             tasks,
+            running: Vec::new(),
         };
         say(&mut registry, caller, Message::Load(load));
     }
@@ -69,6 +71,7 @@ fn a_shard_weighs_its_part_of_what_its_holder_holds() {
         memory_bytes: 1_000,
         idle_permille: 0,
         tasks: vec![],
+        running: Vec::new(),
     };
     say(&mut registry, A, Message::Load(load));
     assert_eq!(registry.shard_bytes(WorkerId(1), 8), 125);

@@ -5,13 +5,14 @@ use crate::callers::{
     two_workers,
 };
 use brambling_controller::registry::{
-    ClusterStore, NEWCOMER_TIME, Order, OwnedMessage, POISON_TIME, PeerLink, RETURN_TIME, Registry,
+    BACKOFF_TIME, ClusterStore, LOSSES_MAX, NEWCOMER_TIME, Order, OwnedMessage, POISON_TIME,
+    PeerLink, RETURN_TIME, Registry,
 };
 use brambling_controller::{ShardLoss, WorkerLoss};
 use brambling_program::{CutPlan, GroupId, ShardId};
 use brambling_protocol::message::{
-    Accepted, EventKind, JobCuts, JobState, KeptPlace, Message, RestoredParts, SnapshotEvery,
-    Survives,
+    Accepted, EventKind, JobCuts, JobState, KeptPlace, Load, Message, RestoredParts, RunningTask,
+    SnapshotEvery, Survives,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, PartitionMap, WorkerId};
 use std::time::Duration;
@@ -248,6 +249,74 @@ fn the_third_loss_in_a_row_ends_it_and_one_after_a_long_time_is_not_in_a_row() {
             }
         }
     }
+}
+
+/// A job that loses one worker after the other; each ran a task then, of this partition. Gives when each generation began, and how it ended.
+fn losing(partitions: &[u32]) -> (Vec<Duration>, Option<String>) {
+    let mut registry = running(true);
+    let mut now = Duration::from_secs(1);
+    let mut begun = Vec::new();
+    for (number, partition) in (0u32..).zip(partitions) {
+        let (key, worker) = (generation(u64::from(number)), 3 + number);
+        let link = PeerLink(100 + u64::from(number));
+        say(&mut registry, link, register(40 + number, None));
+        let ran = RunningTask {
+            key,
+            stage: "grow".into(),
+            partition: *partition,
+        };
+        let load = Load {
+            memory_bytes: 0,
+            idle_permille: 0,
+            tasks: Vec::new(),
+            running: vec![ran],
+        };
+        say(&mut registry, link, Message::Load(load));
+        registry.on_process_ended(ended(40 + number), "here", now);
+        registry.on_tick(now);
+        registry.take_orders();
+        registry.on_loss(key, loss(worker));
+        let lost = now;
+        loop {
+            let orders = registry.take_orders();
+            let cancelled = orders.iter().find_map(|it| match it {
+                Order::Cancel { why, .. } => Some(why.clone()),
+                _ => None,
+            });
+            if cancelled.is_some() {
+                return (begun, cancelled);
+            }
+            if orders.iter().any(|it| matches!(it, Order::Begin { .. })) {
+                break;
+            }
+            let waits = registry.waits();
+            assert!(waits[0].1.contains("s to pass"), "{waits:?}");
+            now += BACKOFF_TIME / 2;
+            for link in [A, B] {
+                registry.on_heartbeat(link, now);
+            }
+            registry.on_tick(now);
+        }
+        begun.push(now - lost);
+    }
+    (begun, None)
+}
+
+/// The third one ends it only if one task may have been the cause of all.
+#[test]
+fn losses_while_other_tasks_ran_make_it_rest_and_the_tenth_ends_it() {
+    let (begun, why) = losing(&[7, 8, 7, 7]);
+    let seconds = |begun: &[Duration]| begun.iter().map(Duration::as_secs).collect::<Vec<_>>();
+    assert_eq!(seconds(&begun), [0, 0, 1]);
+    let why = why.expect("it ends");
+    assert!(
+        why.contains("(it last ran stage `grow` of partition 8)"),
+        "{why}"
+    );
+    let apart: Vec<u32> = (0..LOSSES_MAX as u32).collect();
+    let (begun, why) = losing(&apart);
+    assert_eq!(seconds(&begun), [0, 0, 1, 2, 4, 8, 16, 16, 16]);
+    assert!(why.is_some());
 }
 
 /// A registry with a store and two workers, and a client who wants its job to begin at another's snapshot.

@@ -43,6 +43,7 @@ fn what_nobody_says_who_follows_the_rules_ends_the_link() {
         memory_bytes: 1,
         idle_permille: 2,
         tasks: vec![],
+        running: Vec::new(),
     };
     let wrong = [
         (Message::Load(load), RegistryError::NotRegistered),

@@ -354,12 +354,15 @@ impl WorkerShared {
             let link = state.link.filter(|_| state.is_open && state.me.is_some());
             let since = now - reported;
             let due = link.filter(|_| since >= HEARTBEAT);
-            let load = due.map(|_| self.load(&mut state, since, &mut busy));
+            let mut load = due.map(|_| self.load(&mut state, since, &mut busy));
             let stuck = due.and_then(|_| self.tell_stuck(&mut state, now));
             self.end_if_stuck(&mut state, now);
             state.local.tick(now);
             drop(state);
             jobs.iter().for_each(|job| job.tick());
+            if let Some(load) = &mut load {
+                load.running = jobs.iter().flat_map(|job| job.running()).collect();
+            }
             if let Some((link, load)) = due.zip(load) {
                 let stuck = stuck.map(Message::Stuck);
                 let uses = jobs.iter().map(|job| (job.key(), job.in_use_bytes()));
@@ -381,7 +384,7 @@ impl WorkerShared {
         }
     }
 
-    /// How it fares; `busy` is what its threads had worked when this was asked last.
+    /// How it fares, but for what runs; `busy` is what its threads had worked when this was asked last.
     fn load(&self, state: &mut State, since: Duration, busy: &mut Duration) -> Load {
         let mut tasks = std::mem::take(&mut state.ended.unsaid);
         let Done { busy: all, .. } = state.done(|key, tally| tasks.push((key, tally.tasks)));
@@ -393,6 +396,7 @@ impl WorkerShared {
             memory_bytes: self.memory.in_use_bytes(),
             idle_permille: (idle * 1_000.0) as u16,
             tasks,
+            running: Vec::new(),
         }
     }
 

@@ -8,7 +8,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The format that this build reads and writes. Frames are not kept: peers speak one format, which the greeting's version stands for.
-pub const FORMAT: u16 = 3;
+pub const FORMAT: u16 = 4;
 /// The header's size.
 pub const HEADER_BYTES: usize = 32;
 /// The most that the body of one frame may have. Senders cut larger pieces into chunks.

@@ -11,8 +11,8 @@ use brambling_protocol::message::{
     Accepted, Brings, Client, ClusterEvent, CutOff, Death, DeathKind, EventKind, FailureKind,
     FailureOrigin, Holding, JobCuts, JobDetails, JobState, JobStatus, KeptPlace, Load, Member,
     Message, Move, Part, Prepare, PrintStream, PrintedLine, PrintedLines, Register, Registered,
-    RestoredParts, ShardTime, ShardTimes, SnapshotEvery, SnapshotStatus, Status, StuckKernel,
-    Submit, Survives, WorkerStatus,
+    RestoredParts, RunningTask, ShardTime, ShardTimes, SnapshotEvery, SnapshotStatus, Status,
+    StuckKernel, Submit, Survives, WorkerStatus,
 };
 use brambling_protocol::{Entry, EntryRange, Generation, JobId, JobKey, Priority, WorkerId};
 
@@ -556,6 +556,7 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         oom: Some(true),
         memory_bytes: 1 << 33,
         stage: Some("assign".into()),
+        partition: Some(300),
         silent_ms: 300,
         ago_ms: 70_000,
     };
@@ -578,6 +579,11 @@ fn messages() -> Vec<(&'static str, Frame<'static>)> {
         memory_bytes: 1 << 33,
         idle_permille: 125,
         tasks: vec![(key, 123_456)],
+        running: vec![RunningTask {
+            key,
+            stage: "assign".into(),
+            partition: 300,
+        }],
     };
     let prepare = Prepare {
         key,

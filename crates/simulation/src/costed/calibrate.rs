@@ -3,6 +3,7 @@
 //! Small loops, each repeated, the best kept: a repetition that was descheduled says nothing. A second in all. What TCP and waking
 //! cost is the machine's matter and is handed in.
 
+use super::worker::running;
 use super::{Costs, Machine};
 use crate::executor::{SentPiece, SimulatedExecutor};
 use brambling_controller::registry::{PeerLink, Registry};
@@ -479,6 +480,7 @@ fn reports(clock: Clock<'_>) -> f64 {
         memory_bytes: 1 << 30,
         idle_permille: 100,
         tasks: vec![(JobKey::new(JOB, NOW), 1 << 30)],
+        running: running(JobKey::new(JOB, NOW)),
     }))
     .to_bytes();
     each(clock, u64::from(WORKERS), || {

@@ -7,7 +7,7 @@ use brambling_protocol::frame::{
     Ack, Arrived, Body, CutAsk, CutReply, CutWord, FAN_OUT, Finished, Frame, Relay, Reserve,
     Reserved, ShardRange,
 };
-use brambling_protocol::message::{Load, Message};
+use brambling_protocol::message::{Load, Message, RunningTask};
 use brambling_protocol::{
     Applied, EntryRange, FrameSession, JobKey, PartitionMap, Priority, Version, WorkerId,
 };
@@ -19,6 +19,16 @@ const FRAMES_PER_ACK: u64 = 32;
 pub(super) const POLL: Nanos = 75_000;
 /// How long a shard waits before it is stolen (there as well).
 pub(super) const STEAL_AFTER: Nanos = 20_000;
+
+/// What a worker tells of that its threads run: something on each.
+pub(super) fn running(key: JobKey) -> Vec<RunningTask> {
+    let task = |partition| RunningTask {
+        key,
+        stage: "assign".into(),
+        partition,
+    };
+    (0..18).map(task).collect()
+}
 
 /// What a thread does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -206,6 +216,7 @@ impl CostedWorker {
             memory_bytes: 1 << 30,
             idle_permille: 100,
             tasks: vec![(self.key, tasks)],
+            running: running(self.key),
         };
         Frame::message(Message::Load(load)).to_bytes()
     }

@@ -82,6 +82,8 @@ pub(super) struct ShardCell {
     pub(super) woken: Woken,
     /// Slices begun, going round. Written by the owner.
     pub(super) slices: AtomicU32,
+    /// The stage of the task that was begun last. Written by the owner.
+    pub(super) stage: AtomicU32,
     pub(super) gauge: ShardGauge,
     /// What anybody has for the shard. Closed while it is not here.
     pub(super) mailbox: Mailbox<Delivery>,

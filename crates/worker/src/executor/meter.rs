@@ -100,6 +100,17 @@ impl Job {
         let read = |it: &super::job::ShardCell| Some((it.id(), it.gauge.read()?));
         self.residents.iter().filter_map(read)
     }
+
+    /// What its threads run: the stage by name, and the partition. As they say it, so a task that begins or ends just now may be told or not.
+    pub fn running(&self) -> impl Iterator<Item = (&str, u32)> {
+        let stages = &self.plan.program.spec().stages;
+        let runs = self.thread_states.iter().filter_map(|it| it.runs());
+        runs.map(|number| {
+            let resident = &self.residents[number as usize];
+            let stage = resident.stage.load(Ordering::Relaxed);
+            (&stages[stage as usize].name[..], resident.index)
+        })
+    }
 }
 
 #[cfg(test)]

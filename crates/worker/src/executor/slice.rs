@@ -363,6 +363,8 @@ impl<'a, 's> Slice<'a, 's> {
             turn: issue.turn,
         };
         body.running = Some(at);
+        // For whoever reports. A store that nobody waits for: the line is the owner's already.
+        self.resident.stage.store(at.stage.0, Ordering::Relaxed);
         if step.may_grow {
             self.may_grow = true;
             body.weights.note(issue.task);

@@ -14,7 +14,9 @@ use super::{Source, WorkerShared};
 use brambling_exchange::transports::tcp::LinkId;
 use brambling_memory::held::{self, Held};
 use brambling_memory::{BudgetShare, Reservation};
-use brambling_protocol::message::{self, BadPart, Message, Part, Parts, Prepare, ShardTimes};
+use brambling_protocol::message::{
+    self, BadPart, Message, Part, Parts, Prepare, RunningTask, ShardTimes,
+};
 use brambling_protocol::{JobKey, WorkerId};
 use brambling_worker::executor::{Failure, Job, Origin, Tally};
 use brambling_worker::node::NodeHolding;
@@ -222,6 +224,18 @@ impl Hosted {
         let Some(job) = job else { return Vec::new() };
         let mut told = held::lock(&self.told);
         told.next(self.key, job.readings())
+    }
+
+    /// What of it runs here.
+    pub(super) fn running(&self) -> Vec<RunningTask> {
+        let job = self.state().job.clone();
+        let Some(job) = job else { return Vec::new() };
+        let task = |(stage, partition): (&str, u32)| RunningTask {
+            key: self.key,
+            stage: stage.into(),
+            partition,
+        };
+        job.running().map(task).collect()
     }
 
     /// Shards of it that are to leave and are kept here for long, in words; each once.

@@ -99,6 +99,7 @@ impl WorkerProcess {
                 memory_bytes: 0,
                 idle_permille: 0,
                 tasks: Vec::new(),
+                running: Vec::new(),
             })));
             self.say_holdings();
         }

@@ -454,6 +454,7 @@ fn place(plan: &Plan, threads: u32, is_here: impl Fn(ShardId) -> bool) -> Placem
                     index: index as u32,
                     woken: Woken::default(),
                     slices: AtomicU32::new(0),
+                    stage: AtomicU32::new(0),
                     gauge: ShardGauge::default(),
                     mailbox: Mailbox::new(false),
                     arrivals: UnsafeCell::new(Arrivals::default()),
