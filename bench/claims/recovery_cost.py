@@ -5,7 +5,8 @@ Of models: the seconds of a job from its beginning to its end by `events`, less 
 before the turns stands apart. Of gaps between a shard's tasks: the programs of stamped.py do what these models do, and each task says when
 it ran; the first turns do not count. The program that rewrites 1 GB (REWRITES bytes) in each turn is told, not judged.
 
-The store is on the disk, in the folder STORE names or the system's for temporary files. PAIRS is 7 unless told.
+The store is on the disk, in the folder STORE names or the system's for temporary files. PAIRS is 7 unless told, and
+JOBS all three models.
 """
 
 import os
@@ -21,7 +22,7 @@ from stamped import stamps
 
 HERE = Path(__file__).resolve().parent
 EVERY = "5 turns"
-NAMES = ("logistic", "kmeans", "pagerank")
+NAMES = os.environ.get("JOBS", "logistic kmeans pagerank").split()
 SCALE = float(os.environ.get("SCALE", "1"))
 PLACING = 10
 STAMPED_TURNS = 400
@@ -40,8 +41,10 @@ def ran(hosts, every, *words):
         _, told = job.communicate(timeout=PATIENCE_S)
         if job.returncode != 0:
             raise SystemExit(f"recovery.py: {told}")
-        it.go_on(ASK_S, until=lambda: it.events.of("job-ended"))
         # A script may have several jobs: k-means looks for its first centres.
+        jobs = len(it.status()["jobs"])
+        if not it.go_on(ASK_S, until=lambda: len(it.events.of("job-ended")) >= jobs):
+            raise SystemExit("recovery.py: not all jobs end")
         begun, over = it.events.of("job-begun")[0]["time"], it.events.of("job-ended")[-1]["time"]
         found = stamps(it.folder / "stamps") if (it.folder / "stamps").exists() else {}
         return {"seconds": over - begun, "snapshots": len(it.events.of("snapshot-taken")), "stamps": found}

@@ -235,11 +235,11 @@ fn saving_takes_a_small_share_of_the_time() {
         .into_iter()
         .for_each(|it| assert!(machine.on_saved(EVERY, cut, it, state(9))));
     machine.take_effects();
-    // It took 0.6 s: then 20 s pass before the next.
+    // It took 0.6 s: then 40 s pass before the next.
     machine.on_committed(EVERY + ms(700), (0, 9), ms(600));
-    machine.on_tick(ms(30_000));
+    machine.on_tick(ms(50_000));
     assert!(machine.take_effects().is_empty());
-    machine.on_tick(ms(30_200));
+    machine.on_tick(ms(50_200));
     assert_eq!(machine.take_effects(), [SnapshotEffect::Look]);
 }
 
