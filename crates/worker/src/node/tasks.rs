@@ -15,7 +15,7 @@ use std::ops::Range;
 
 impl Node {
     /// The job begins at a cut. So many turns of each exchange are over, these turns of signals were decided, and these loops have ended: all that whoever
-    /// runs the node knows already.
+    /// runs the node knows already. Members may have begun at different cuts, so what was decided is what everybody knows who knows it.
     ///
     /// # Errors
     /// When it is another program's.

@@ -80,7 +80,7 @@ impl Job {
         let turns = restored.as_ref().map(|restored| restored.turns(&plan));
         let remote = membership.map(|mut membership| {
             if let (Some(restored), Some(turns)) = (&restored, &turns) {
-                let (decided, ended) = (restored.decided(&plan), 0..restored.ended(&plan));
+                let (decided, ended) = (restored.outcomes(&plan), 0..restored.ended(&plan));
                 membership.node.begin_at(turns, decided, ended)?;
             }
             Remote::new(membership, &plan, &numbers, shards)

@@ -4,8 +4,8 @@ use crate::executor::board::Board;
 use crate::executor::job::Job;
 use brambling_memory::held;
 use brambling_program::{
-    Code, Cut, CutStates, DatasetId, GroupId, GroupState, LoopId, Op, Plan, ShardId, StageId, Turn,
-    Value,
+    Code, Cut, CutStates, DatasetId, GroupId, GroupState, LoopId, Op, Plan, ProgramNode, ShardId,
+    Spec, StageId, Turn, Value,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -115,8 +115,8 @@ impl Restored {
         }
     }
 
-    /// Outcomes of signals that are over.
-    pub(in crate::executor) fn decided(&self, plan: &Plan) -> Vec<(StageId, Range<Turn>, bool)> {
+    /// Outcomes of signals that are over, as this process's boards have them. Nobody asks for those inside of loops any more: what stands for them is made up.
+    fn decided(&self, plan: &Plan) -> Vec<(StageId, Range<Turn>, bool)> {
         let decided = plan.decided_at(&self.states).into_iter();
         let decided = decided.map(|(signal, turns)| {
             // Only outcomes of the program's own block can be asked for after a cut.
@@ -124,6 +124,31 @@ impl Restored {
             (signal, 0..turns, known.is_none_or(|(_, outcome)| *outcome))
         });
         decided.collect()
+    }
+
+    /// Those of them that are not made up, as other workers may hear them. Their job may have begun at an earlier cut, so they know what signals inside of loops were
+    /// between the two.
+    pub(in crate::executor) fn outcomes(&self, plan: &Plan) -> Vec<(StageId, Range<Turn>, bool)> {
+        let test = self.test(plan);
+        let is_known = |signal: StageId| self.outcomes.iter().any(|(stage, _)| *stage == signal);
+        let mut decided = self.decided(plan);
+        decided.retain(|(signal, ..)| test == Some(*signal) || is_known(*signal));
+        decided
+    }
+
+    /// What has been true in each turn of the loop of the cut, if that is one with a test and goes on.
+    fn test(&self, plan: &Plan) -> Option<StageId> {
+        let Cut::LoopTop(outermost) = self.cut else {
+            return None;
+        };
+        let root = &plan.program.spec().blocks[Spec::ROOT.index()];
+        let mut loops = root.iter().filter_map(|node| match node {
+            ProgramNode::While { test, .. } => Some(Some(*test)),
+            ProgramNode::Repeat { .. } => Some(None),
+            ProgramNode::Stage(_) | ProgramNode::Branch { .. } => None,
+        });
+        let test = loops.nth(outermost as usize)?;
+        test.filter(|_| self.ended(plan) <= outermost)
     }
 
     /// How many outermost loops have ended.
@@ -147,5 +172,78 @@ impl Job {
                 exchange.room(destination).retire_to(*turns, |_| {});
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling_program::{Bindings, Program};
+    use std::sync::Arc;
+
+    /// A worker that joins later may begin at a later cut than the others: what it says of signals must be what they know.
+    #[test]
+    fn what_signals_inside_of_loops_were_is_not_made_up_for_others() {
+        let mut p = Program::new("branches");
+        let one = p.dataset::<u64>("one", 1);
+        let first = p.signal("first").read(&one).run(|_: &u64| false);
+        p.branch(first, |_| {}, |_| {});
+        p.repeat_while(
+            "goes on",
+            &one,
+            |one: &u64| *one < 10,
+            |p: &mut Program| {
+                let seldom = p.signal("seldom").read(&one).run(|one: &u64| *one == 3);
+                let reset = |p: &mut Program| {
+                    p.compute("reset")
+                        .update(&one)
+                        .run(|one: &mut u64| *one = 4);
+                };
+                p.branch(seldom, reset, |_| {});
+                p.compute("count")
+                    .update(&one)
+                    .run(|one: &mut u64| *one += 1);
+            },
+        );
+        let plan = Plan::compile(Arc::new(p), &Bindings::default()).unwrap();
+        let stages = &plan.program.spec().stages;
+        let stage = |name: &str| {
+            let place = stages.iter().position(|it| it.name == name);
+            StageId(place.unwrap() as u32)
+        };
+        // Five turns of the loop are done, in each of which all blocks but the branches' were entered.
+        let state = |code: &Code| {
+            let is_top = |op: &Op| matches!(op, Op::Enter(_));
+            let top = code.ops.iter().rposition(is_top).unwrap_or(0);
+            let mut entered = vec![5; code.blocks as usize];
+            entered[0] = 1;
+            GroupState {
+                at: top as u32,
+                entered,
+                counters: vec![0; code.counters as usize],
+            }
+        };
+        let states = CutStates {
+            groups: plan.codes.iter().map(state).collect(),
+            ..CutStates::default()
+        };
+        let restored = Restored {
+            cut: Cut::LoopTop(0),
+            states,
+            outcomes: vec![(stage("first"), false)],
+            values: Mutex::default(),
+        };
+        let told = restored.outcomes(&plan);
+        let of = |name| told.iter().find(|(signal, ..)| *signal == stage(name));
+        assert_eq!(of("seldom"), None);
+        assert!(matches!(of("first"), Some((_, turns, false)) if *turns == (0..1)));
+        assert!(matches!(of("goes on"), Some((_, turns, true)) if !turns.is_empty()));
+        // When it has ended, one of its outcomes was false.
+        let ended = Restored {
+            cut: Cut::End,
+            ..restored
+        };
+        let told = ended.outcomes(&plan);
+        assert!(!told.iter().any(|(signal, ..)| *signal == stage("goes on")));
     }
 }
