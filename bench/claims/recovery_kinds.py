@@ -71,6 +71,8 @@ def cut(cluster, rng):
 
 def full(cluster, _):
     filler = cluster.store / "filler"
+    # A controller that begins now finds no room, says so, ends with 1, and is started again.
+    cluster.full_until = time.monotonic() + 2 * FULL_S
     with contextlib.suppress(OSError), filler.open("wb") as file:
         while True:
             file.write(bytes(1 << 20))
