@@ -23,7 +23,7 @@ rows = p.load(np.arange(60_000.0))
 total = p.dataset("total", value={"turns": 0, "sum": 0.0})
 step = lambda total, more: {"turns": total["turns"] + 1, "sum": total["sum"] / 2 + more}
 with p.loop(while_=lambda total: total["turns"] < TURNS, on=total):
-    p.update(total, step, p.reduce("sum", p.map(lambda rows: time.sleep(0.0005) or rows.sum(), rows)))
+    p.update(total, step, p.reduce("sum", p.map(lambda rows: time.sleep(0.004) or rows.sum(), rows)))
 found = p.run()["total"]
 open(out, "w").write(repr(found))
 """
@@ -37,7 +37,7 @@ import brambling as br
 p = br.Program("alone")
 x = p.dataset("x", value=np.arange(6.0), partitions=4)
 note = p.dataset("note", value=("turns", 0))
-kept = lambda note, x: time.sleep(0.002) or (note[0], note[1] + 1)
+kept = lambda note, x: time.sleep(0.005) or (note[0], note[1] + 1)
 with p.loop(800):
     p.update(x, lambda x: np.sqrt(x + 1.5))
     p.update(note, kept, p.reduce("sum", x))
