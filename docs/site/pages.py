@@ -19,8 +19,6 @@ WIDTH = 100
 LONG = {"docs/errors.md"}
 # What these blocks hold is typed by readers; what programs print is as wide as they print it.
 TYPED = {"python", "rust", "sh", "toml", "yaml"}
-# As bench/results/tables.py writes them.
-TABLE = re.compile(r"^<!-- table: .*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"\[`?[\w/-]+\.md`?\]\(")
 
 
@@ -28,10 +26,8 @@ def faults(page, text):
     """What is wrong with a page, by line."""
     lines = text.splitlines()
     for_users = page.startswith("docs/") and not page.startswith("docs/internals/")
-    # What is measured grows, and is looked up, not read.
-    read = len(TABLE.sub("", text).splitlines())
-    if for_users and page not in LONG and read > LINES:
-        yield f"{page} has {read} lines, more than {LINES}: make two pages of it"
+    if for_users and page not in LONG and len(lines) > LINES:
+        yield f"{page} has {len(lines)} lines, more than {LINES}: make two pages of it"
     fence = None
     for number, line in enumerate(lines, 1):
         if line.startswith("```"):
