@@ -305,8 +305,7 @@ fn a_source_is_slowed_by_its_destination() {
     let mut job = run(2, p);
     assert_eq!(take(&mut job, &to, 1), [60 * CHUNK_BYTES]);
     let ahead = ahead.load(SeqCst);
-    // Eight, and those that are counted while the other thread stands between taking one and counting it.
-    assert!((1..=12).contains(&ahead), "{ahead} chunks waited at once");
+    assert!((1..=9).contains(&ahead), "{ahead} chunks waited at once");
 }
 
 /// A destination that is opened when its source is done slows nobody: there is nothing else to wait for. On one thread and on several.
