@@ -37,16 +37,25 @@ impl Ord for Target {
     }
 }
 
+/// The links of a path, by their places in a group's list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalPath([u32; PATH_MOST]);
+
+impl LocalPath {
+    #[inline]
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> + Clone + use<> {
+        let links = self.0.into_iter().take_while(|it| *it != NO_LINK);
+        links.map(|it| it as usize)
+    }
+}
+
 /// Flows of one path, as far as they are looked at whenever rates change: a line of cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Bundle {
-    /// The links in the group's list.
-    local: [u32; PATH_MOST],
+    pub(super) local: LocalPath,
     /// How many flows.
     pub(super) count: u32,
-    /// The pass that has seen it last, and whether it has set its rate: see [`super::share`].
-    pub(super) pass: u32,
     /// How much a flow counts beside others.
     pub(super) weight: f64,
     /// Bytes that each flow has had.
@@ -121,13 +130,6 @@ pub(super) struct FlowGroup {
 }
 
 impl Bundle {
-    /// Its links, by their places in the group's list.
-    #[inline]
-    pub(super) fn locals(&self) -> impl Iterator<Item = usize> + Clone + use<> {
-        let links = self.local.into_iter().take_while(|it| *it != NO_LINK);
-        links.map(|it| it as usize)
-    }
-
     /// What its first flow has left, where the group is as of now; 0 if all that it has are done.
     #[inline]
     pub(super) fn first_left(&self) -> f64 {
@@ -172,7 +174,7 @@ impl FlowGroup {
             bytes: target,
             flow,
         });
-        for local in bundle.locals() {
+        for local in bundle.local.places() {
             self.links[local].weight += weight;
         }
         self.flows += 1;
@@ -200,9 +202,8 @@ impl FlowGroup {
             });
         }
         let bundle = Bundle {
-            local,
+            local: LocalPath(local),
             count: 0,
-            pass: 0,
             weight,
             had: 0.0,
             rate: 0.0,
@@ -225,7 +226,7 @@ impl FlowGroup {
                 self.bundles.len() as u32 - 1
             }
         };
-        for at in bundle.locals() {
+        for at in bundle.local.places() {
             self.links[at].bundles.push(place);
         }
         self.places.insert((path, apart), place);
@@ -244,7 +245,7 @@ impl FlowGroup {
         bundle.count -= 1;
         self.flows -= 1;
         let (weight, is_empty) = (bundle.weight, bundle.count == 0);
-        for at in bundle.locals() {
+        for at in bundle.local.places() {
             let link = &mut self.links[at];
             link.weight -= weight;
             if is_empty {

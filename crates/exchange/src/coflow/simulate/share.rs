@@ -2,16 +2,15 @@
 //!
 //! Where coflows are served one after the other, the first ones fill most links, and most flows of later ones get
 //! nothing. So a group is asked first which of its links are open, and only bundles all of whose links are
-//! open are looked at.
+//! open are looked at. What is needed of those is copied side by side: a link's bundles are all over their group,
+//! which no cache holds, and each is looked at once for each of its links.
 
-use super::group::{Bundle, FlowGroup, PathPlace};
+use super::group::{Bundle, FlowGroup, LocalPath, PathPlace};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// A link that has less left than this share of what it carries is full: rounding.
 const FULL: f64 = 1e-9;
-/// Ends a list.
-const NONE: u32 = u32::MAX;
 
 /// A link whose flows would each get so much, of a weight of 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,11 +35,14 @@ impl Ord for Level {
     }
 }
 
-/// A bundle on a link, and which one is next there.
+/// A bundle all of whose links are open.
 #[derive(Clone, Copy, Debug)]
-struct Hop {
-    bundle: u32,
-    next: u32,
+struct OpenBundle {
+    local: LocalPath,
+    /// Where it is in its group.
+    place: u32,
+    count: u32,
+    weight: f64,
 }
 
 /// A link of the group, while rates are worked out.
@@ -50,8 +52,10 @@ struct LinkLeft {
     free: f64,
     /// Of bundles that are open and have no rate.
     weight: f64,
-    /// The first of them.
-    first: u32,
+    /// Those are from here on in the list of hops,
+    begin: u32,
+    /// and here they end.
+    end: u32,
 }
 
 /// Shares links among the flows of groups.
@@ -59,11 +63,31 @@ struct LinkLeft {
 pub(super) struct Sharer {
     /// What is left of a full link, at most.
     full: f64,
-    pass: u32,
     levels: BinaryHeap<Level>,
     links: Vec<LinkLeft>,
-    open: Vec<u32>,
-    hops: Vec<Hop>,
+    open: Vec<OpenBundle>,
+    /// Which of them have a rate.
+    is_settled: Vec<bool>,
+    /// Of each link the open bundles that use it, link by link, the last one first.
+    hops: Vec<u32>,
+}
+
+impl OpenBundle {
+    #[inline]
+    fn of(bundles: &[Bundle], place: u32) -> OpenBundle {
+        let Bundle {
+            local,
+            count,
+            weight,
+            ..
+        } = bundles[place as usize];
+        OpenBundle {
+            local,
+            place,
+            count,
+            weight,
+        }
+    }
 }
 
 impl Sharer {
@@ -86,7 +110,7 @@ impl Sharer {
         }
         self.begin(group, free);
         self.find_open(group);
-        self.list_hops(group);
+        self.list_hops();
         self.levels.clear();
         for (local, link) in (0..).zip(&self.links) {
             if link.weight > 0.0 {
@@ -105,12 +129,10 @@ impl Sharer {
                 self.levels.push(Level { rate, ..level });
                 continue;
             }
-            let mut hop = link.first;
-            while hop != NONE {
-                let Hop { bundle, next } = self.hops[hop as usize];
-                hop = next;
-                if group.bundles[bundle as usize].pass == self.pass {
-                    self.settle(group, bundle, rate);
+            for hop in link.begin..link.end {
+                let at = self.hops[hop as usize] as usize;
+                if !std::mem::replace(&mut self.is_settled[at], true) {
+                    self.settle(group, at, rate);
                 }
             }
             self.links[level.local as usize].weight = 0.0;
@@ -118,19 +140,18 @@ impl Sharer {
         self.finish(group, free);
     }
 
-    /// A bundle has its rate.
-    fn settle(&mut self, group: &mut FlowGroup, place: u32, rate: f64) {
-        let bundle = &mut group.bundles[place as usize];
-        bundle.pass = self.pass - 1;
+    /// An open bundle has its rate.
+    fn settle(&mut self, group: &mut FlowGroup, at: usize, rate: f64) {
+        let bundle = self.open[at];
         let each = rate * bundle.weight;
         let count = f64::from(bundle.count);
         let (takes, weighs) = (each * count, bundle.weight * count);
-        for local in bundle.locals() {
+        for local in bundle.local.places() {
             let link = &mut self.links[local];
             link.free = (link.free - takes).max(0.0);
             link.weight -= weighs;
         }
-        group.speed_up(place, each);
+        group.speed_up(bundle.place, each);
     }
 
     /// Each flow gets the least share of its links, counted over the group, in one pass.
@@ -138,21 +159,19 @@ impl Sharer {
         group.stop();
         self.begin(group, free);
         self.find_open(group);
-        for place in &self.open {
-            let bundle = &group.bundles[*place as usize];
-            for local in bundle.locals() {
+        for bundle in &self.open {
+            for local in bundle.local.places() {
                 self.links[local].weight += f64::from(bundle.count);
             }
         }
         for at in 0..self.open.len() {
-            let place = self.open[at];
-            let bundle = group.bundles[place as usize];
-            let shares = bundle
-                .locals()
+            let bundle = self.open[at];
+            let locals = bundle.local.places();
+            let shares = locals
                 .map(|local| free[group.links[local].link as usize] / self.links[local].weight);
             let rate = shares.fold(f64::INFINITY, f64::min);
             self.take(&bundle, rate * f64::from(bundle.count));
-            group.speed_up(place, rate);
+            group.speed_up(bundle.place, rate);
         }
         self.finish(group, free);
     }
@@ -169,12 +188,14 @@ impl Sharer {
         // A bundle is on one link at its source, and so is found once.
         let sources = group.links.iter();
         let sources = sources.filter(|link| link.place == PathPlace::First);
+        let places = sources.flat_map(|link| &link.bundles);
         self.open.clear();
-        self.open.extend(sources.flat_map(|link| &link.bundles));
-        for place in &self.open {
-            let bundle = &group.bundles[*place as usize];
-            for local in bundle.locals() {
-                self.links[local].weight += bundle.first_left();
+        self.open
+            .extend(places.map(|place| OpenBundle::of(&group.bundles, *place)));
+        for bundle in &self.open {
+            let left = group.bundles[bundle.place as usize].first_left();
+            for local in bundle.local.places() {
+                self.links[local].weight += left;
             }
         }
         let seconds = self.links.iter().map(|link| link.weight / link.free);
@@ -183,19 +204,18 @@ impl Sharer {
             return;
         }
         for at in 0..self.open.len() {
-            let place = self.open[at];
-            let bundle = group.bundles[place as usize];
-            let rate = bundle.first_left() / seconds;
+            let bundle = self.open[at];
+            let rate = group.bundles[bundle.place as usize].first_left() / seconds;
             self.take(&bundle, rate);
-            group.speed_up(place, rate);
+            group.speed_up(bundle.place, rate);
         }
         self.finish(group, free);
     }
 
     /// So much is taken of a bundle's links.
     #[inline]
-    fn take(&mut self, bundle: &Bundle, takes: f64) {
-        for local in bundle.locals() {
+    fn take(&mut self, bundle: &OpenBundle, takes: f64) {
+        for local in bundle.local.places() {
             let link = &mut self.links[local];
             link.free = (link.free - takes).max(0.0);
         }
@@ -205,7 +225,8 @@ impl Sharer {
         let left = group.links.iter().map(|link| LinkLeft {
             free: free[link.link as usize],
             weight: 0.0,
-            first: NONE,
+            begin: 0,
+            end: 0,
         });
         self.links.clear();
         self.links.extend(left);
@@ -231,32 +252,42 @@ impl Sharer {
             if link.place != from || left.free <= full {
                 continue;
             }
-            let is_open = |place: &&u32| {
-                let mut locals = group.bundles[**place as usize].locals();
+            let bundles = link.bundles.iter();
+            let bundles = bundles.map(|place| OpenBundle::of(&group.bundles, *place));
+            let is_open = |bundle: &OpenBundle| {
+                let mut locals = bundle.local.places();
                 locals.all(|local| self.links[local].free > full)
             };
-            self.open.extend(link.bundles.iter().filter(is_open));
+            self.open.extend(bundles.filter(is_open));
         }
     }
 
-    /// Lists open bundles by link, and marks them with the pass.
-    fn list_hops(&mut self, group: &mut FlowGroup) {
-        self.pass += 2;
-        self.hops.clear();
-        for place in &self.open {
-            let bundle = &mut group.bundles[*place as usize];
-            bundle.pass = self.pass;
+    /// Lists open bundles by link: none of them has a rate.
+    fn list_hops(&mut self) {
+        for bundle in &self.open {
             let weighs = bundle.weight * f64::from(bundle.count);
-            for local in bundle.locals() {
+            for local in bundle.local.places() {
                 let link = &mut self.links[local];
                 link.weight += weighs;
-                let next = std::mem::replace(&mut link.first, self.hops.len() as u32);
-                self.hops.push(Hop {
-                    bundle: *place,
-                    next,
-                });
+                link.end += 1;
             }
         }
+        let mut hops = 0;
+        for link in &mut self.links {
+            let count = std::mem::replace(&mut link.end, hops);
+            link.begin = hops;
+            hops += count;
+        }
+        self.hops.resize(hops as usize, 0);
+        for (at, bundle) in (0..self.open.len() as u32).zip(&self.open).rev() {
+            for local in bundle.local.places() {
+                let end = &mut self.links[local].end;
+                self.hops[*end as usize] = at;
+                *end += 1;
+            }
+        }
+        self.is_settled.clear();
+        self.is_settled.resize(self.open.len(), false);
     }
 
     fn finish(&mut self, group: &mut FlowGroup, free: &mut [f64]) {
