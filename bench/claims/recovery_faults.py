@@ -23,6 +23,8 @@ SCALE = os.environ.get("SCALE", "1")
 MOMENTS = ("save", "move", "recovery", "takeover")
 # What comes next; "any" is whenever it happens to be.
 AIMS = ("any", "any", *MOMENTS)
+# A fault of this aim is not drawn: it makes the moment for the one that is, and is counted apart.
+STAGED = "staged"
 # What is asked for before a fault.
 ASKED = {"save": saving, "move": moving}
 # One more loss may follow these at once: three in a row end a job, and others may be two, or come later.
@@ -82,16 +84,19 @@ class Round:
 
     def take_over(self):
         """The controller is killed, and the fault comes while the next one takes over."""
-        self.faults.append(("controller", time.time(), {}, "any"))
+        self.faults.append(("controller", time.time(), {}, STAGED))
         KINDS["controller"](self.cluster, self.rng)
         self.cluster.look_after()
         self.pause(self.rng.uniform(0.05, 1.5))
+
+    def drawn(self):
+        return [fault for fault in self.faults if fault[3] != STAGED]
 
     def moments(self):
         """How many faults came at which moments."""
         found, events = Counter(), list(self.cluster.events.all)
         killed = [at for kind, at, *_ in self.faults if kind == "controller"]
-        for _, at, asked, _ in self.faults:
+        for _, at, asked, _ in self.drawn():
             found.update(moments_of(at, asked, events))
             found["takeover"] += any(self.taking_over(events, begun, at) for begun in killed if begun < at)
         return found
@@ -124,7 +129,7 @@ def survive(name, expected, faults, rng, hosts, kinds, kept):
         this = Round(name, it, rng, kinds)
         until = time.monotonic() + PATIENCE_S
         while this.runs() and time.monotonic() < until:
-            if len(this.faults) < faults:
+            if len(this.drawn()) < faults:
                 this.strike()
             else:
                 this.pause(1)
@@ -134,7 +139,8 @@ def survive(name, expected, faults, rng, hosts, kinds, kept):
             it.go_on(GONE_S, until=lambda: not it.left_files())
             left += [f"{path} is left in the store" for path in it.left_files()]
         counts = {"moments": this.moments(), "from_cuts": this.from_cuts(), "again": this.again()}
-        counts["faults"] = [kind for kind, *_ in this.faults]
+        counts["faults"] = [kind for kind, *_ in this.drawn()]
+        counts["staged"] = len(this.faults) - len(counts["faults"])
         wrong += it.wrong
         left += it.end()
         if wrong or left:
@@ -183,7 +189,7 @@ def run_faults(expected_bits, kinds, kept, wanted, names):
                 left += behind
                 seen.update(its["faults"])
                 moments.update(its["moments"])
-                counts.update({"from_cuts": its["from_cuts"], "again": its["again"]})
+                counts.update({it: its[it] for it in ("from_cuts", "again", "staged")})
                 print(f"{name}: {dict(seen)}, {dict(counts)}, {dict(moments)}, {told + behind}", file=sys.stderr, flush=True)
                 if not its["faults"] or told:
                     break
