@@ -131,6 +131,8 @@ def survive(name, expected, faults, rng, hosts, kinds, kept):
         while this.runs() and time.monotonic() < until:
             if len(this.drawn()) < faults:
                 this.strike()
+                # Each fault costs seconds, more on a busy machine: a job hangs that does not end so long after its last one.
+                until = time.monotonic() + PATIENCE_S
             else:
                 this.pause(1)
         wrong, left = ended(this, expected), []
