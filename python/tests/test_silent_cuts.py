@@ -69,15 +69,18 @@ def port(index, *how):
 class Cluster:
     """A controller, two workers and a client, each on a host."""
 
-    def __init__(self, hosts, state):
-        self.hosts, self.state, self.all = hosts, state, []
-        self.controller, told = self.start(CONTROLLER, "-m", "brambling", "controller", "--bind", BIND)
-        assert BIND in told
+    def __init__(self, hosts, state, *options):
+        self.hosts, self.state, self.all, self.options = hosts, state, [], options
+        self.control()
         self.workers = [
             self.start(at, "-m", "brambling", "worker", "--controller", BIND, "--threads", "1", "--memory", "512MB")[0]
             for at in (FIRST, SECOND)]
         self.client, told = self.start(CLIENT, "-c", SCRIPT, BIND)
         assert told == "begins\n"
+
+    def control(self):
+        self.controller, told = self.start(CONTROLLER, "-m", "brambling", "controller", "--bind", BIND, *self.options)
+        assert BIND in told
 
     def start(self, at, *words):
         process = subprocess.Popen(
@@ -115,9 +118,9 @@ class Cluster:
             process.communicate()
 
 
-@pytest.fixture
-def cluster(hosts, tmp_path):
-    cluster = Cluster(hosts, tmp_path)
+@contextlib.contextmanager
+def running(hosts, state, *options):
+    cluster = Cluster(hosts, state, *options)
     try:
         yield cluster
     finally:
@@ -125,6 +128,19 @@ def cluster(hosts, tmp_path):
             port(at, "state", "3")
             port(at, "isolated", "off")
         cluster.end()
+
+
+@pytest.fixture
+def cluster(hosts, tmp_path):
+    with running(hosts, tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kept(hosts, tmp_path):
+    """One whose controller may come back."""
+    with running(hosts, tmp_path, "--state", tmp_path / "kept") as cluster:
+        yield cluster
 
 
 @contextlib.contextmanager
@@ -228,6 +244,21 @@ def test_of_two_workers_that_cannot_reach_each_other_one_is_fenced(cluster):
     assert re.search(rf"worker {death['worker']} ends: the cluster goes on without it, because {cause}", said), said
     assert cluster.answer() == "[1200.0, 1200.0, 1200.0, 1200.0]\n"
     assert stays.poll() is None
+
+
+def test_a_cut_is_told_to_a_controller_that_was_away(kept):
+    """Until it is back two workers cannot reach each other for longer than one of them is to be fenced after: they say so again."""
+    kept.run(1_200)
+    eventually(lambda: "running" in kept.jobs())
+    kept.controller.kill()
+    kept.controller.wait()
+    isolate(FIRST, SECOND)
+    time.sleep(FENCED_S)
+    kept.control()
+    eventually(lambda: kept.status()["deaths"])
+    death, = kept.status()["deaths"]
+    assert death["kind"] == "fenced: cut off", death
+    assert kept.answer() == "[1200.0, 1200.0, 1200.0, 1200.0]\n"
 
 
 def test_a_client_and_a_worker_are_cut_off_from_each_other(cluster):

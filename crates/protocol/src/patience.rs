@@ -51,6 +51,10 @@ pub const PEER_ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(3_500);
 /// longer, and a machine without power is given up later than 8 s after that.
 pub const PEER_CUT_OFF_AFTER: Duration = Duration::from_secs(5);
 
+/// How often a cut between two workers is told again while it lasts: the controller may have been away, or have taken over and not gone on with the job yet. Shorter:
+/// more is said while a network is down. Longer: after a takeover a job stands still for so much longer.
+pub const CUT_OFF_TOLD_EACH: Duration = Duration::from_secs(1);
+
 /// How long two processes may be cut off from each other before what needs both of them ends, unless both are workers: the connection has ended after
 /// [`ACKNOWLEDGED_WITHIN`], and the rest is for making it again. Shorter: no time to dial once. Longer: the error comes later than 15 s after a cut.
 pub const CUT_OFF_AFTER: Duration = Duration::from_secs(11);

@@ -537,7 +537,7 @@ impl WorkerShared {
     /// Tells the controller that another member of a job cannot be reached.
     fn say_cut_off(&self, cut: CutOff<'_>) {
         let state = self.state();
-        // Without a link: whoever is cut off from the controller as well is lost there.
+        // Without a link it is lost: while the cut lasts it is told again.
         if let Some(link) = state.link.filter(|_| state.is_open) {
             self.control().say(link, [framed(Message::CutOff(cut))]);
         }

@@ -61,8 +61,8 @@ pub trait Party: Send + Sync {
     }
     /// The link is lost, and is being dialed again if this side dials; or it could not be made.
     fn on_lost(&self, _peer: WorkerId, _why: &Lost) {}
-    /// The peer's machine does not answer, for so long already, and the link is still being dialed again if this side dials. Told once until
-    /// there is a link again.
+    /// The peer's machine does not answer, for so long already, and the link is still being dialed again if this side dials. Told
+    /// again and again until there is a link.
     fn on_cut_off(&self, _peer: WorkerId, _so_long: Duration, _why: &str) {}
 }
 

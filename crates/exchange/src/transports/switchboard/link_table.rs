@@ -6,7 +6,8 @@ use super::{Party, PartyRefusal, REDIAL_MAX};
 use crate::transports::tcp::{GREETING_TIME, LinkId, Lost};
 use brambling_protocol::frame::Call;
 use brambling_protocol::patience::{
-    ACKNOWLEDGED_WITHIN, CUT_OFF_AFTER, PEER_ACKNOWLEDGED_WITHIN, PEER_CUT_OFF_AFTER,
+    ACKNOWLEDGED_WITHIN, CUT_OFF_AFTER, CUT_OFF_TOLD_EACH, PEER_ACKNOWLEDGED_WITHIN,
+    PEER_CUT_OFF_AFTER,
 };
 use brambling_protocol::{JobKey, WorkerId};
 use std::collections::BTreeMap;
@@ -45,7 +46,8 @@ pub(super) struct Outage {
     /// Since when, in time in which this process ran.
     pub(super) since: Duration,
     pub(super) why: String,
-    pub(super) is_told: bool,
+    /// When that was told last, in the same time.
+    pub(super) told_at: Option<Duration>,
 }
 
 /// How far a link is.
@@ -145,27 +147,34 @@ impl LinkTable {
         peer.cut.get_or_insert_with(|| Outage {
             since: ran.saturating_sub(before),
             why: why.to_string(),
-            is_told: false,
+            told_at: None,
         });
     }
 
-    /// A peer whose machine has not answered for too long, which is told once.
+    /// A peer whose machine has not answered for too long. It is told again and again: whoever could help may be away, or not know
+    /// of the job yet.
     pub(super) fn cut_off(&mut self, ran: Duration) -> Option<(LinkKey, Duration, String)> {
         let jobs = &self.jobs;
         let mut peers = self.peers.iter_mut();
         peers.find_map(|(line, peer)| {
-            let cut = peer.cut.as_mut().filter(|cut| !cut.is_told)?;
+            let cut = peer.cut.as_mut().filter(|_| !peer.is_forgotten)?;
             let so_long = ran.saturating_sub(cut.since);
             let me = jobs.get(&line.0)?.me;
-            cut.is_told = so_long >= cut_off_after(me, line.1);
-            cut.is_told.then(|| (*line, so_long, cut.why.clone()))
+            let is_due = match cut.told_at {
+                None => so_long >= cut_off_after(me, line.1),
+                Some(at) => ran.saturating_sub(at) >= CUT_OFF_TOLD_EACH,
+            };
+            if is_due {
+                cut.told_at = Some(ran);
+            }
+            is_due.then(|| (*line, so_long, cut.why.clone()))
         })
     }
 
-    /// Whether a peer's machine does not answer, and that was not told yet.
-    pub(super) fn has_untold(&self) -> bool {
+    /// Whether a peer's machine does not answer.
+    pub(super) fn has_cut(&self) -> bool {
         let mut peers = self.peers.values();
-        peers.any(|peer| peer.cut.as_ref().is_some_and(|cut| !cut.is_told))
+        peers.any(|peer| peer.cut.is_some() && !peer.is_forgotten)
     }
 
     /// The peer has no link: it is dialed again after a while, if this side dials.
@@ -227,4 +236,55 @@ fn cut_off_after(me: WorkerId, peer: WorkerId) -> Duration {
 /// Of which job a call speaks.
 pub(super) fn key_of(call: &Call) -> JobKey {
     JobKey::new(call.job, call.generation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling_protocol::frame::Incoming;
+    use brambling_protocol::{Generation, JobId, Sequence};
+
+    struct Nobody;
+
+    impl Party for Nobody {
+        fn received(&self, _peer: WorkerId) -> Sequence {
+            0
+        }
+        fn on_reconnect(&self, _peer: WorkerId, _received: Sequence) -> Result<(), PartyRefusal> {
+            Ok(())
+        }
+        fn on_frame(&self, _peer: WorkerId, _frame: Incoming<'_>) -> Result<(), PartyRefusal> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_cut_is_told_again_while_it_lasts() {
+        let (key, me, peer) = (JobKey::new(JobId(1), Generation(0)), WorkerId(1), WorkerId(2));
+        let (line, mut table) = ((key, peer), LinkTable::default());
+        let party: Arc<dyn Party> = Arc::new(Nobody);
+        table.jobs.insert(key, LinkedJob { me, party });
+        table.peers.insert(line, Peer::default());
+        let begun = Duration::from_secs(100);
+        table.note(
+            line,
+            &Lost::Unacknowledged(PEER_ACKNOWLEDGED_WITHIN),
+            Duration::ZERO,
+            begun,
+        );
+        let is_told = |table: &mut LinkTable, after: Duration| {
+            let told = table.cut_off(begun + after);
+            told.map(|(line, so_long, _)| (line, so_long))
+        };
+        let (soon, step) = (PEER_CUT_OFF_AFTER, Duration::from_millis(1));
+        assert_eq!(is_told(&mut table, soon - step), None);
+        assert_eq!(is_told(&mut table, soon), Some((line, soon)));
+        let again = soon + CUT_OFF_TOLD_EACH;
+        assert_eq!(is_told(&mut table, again - step), None);
+        assert_eq!(is_told(&mut table, again), Some((line, again)));
+        // The machine answers: what comes after that begins anew.
+        table.note(line, &Lost::Ended, Duration::ZERO, begun + again);
+        assert!(!table.has_cut());
+        assert_eq!(is_told(&mut table, again + CUT_OFF_TOLD_EACH), None);
+    }
 }

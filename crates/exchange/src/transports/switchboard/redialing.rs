@@ -37,7 +37,7 @@ impl SwitchboardShared {
                 continue;
             }
             let next = lines.peers.values().filter_map(|peer| peer.again).min();
-            let longest = match lines.has_untold() {
+            let longest = match lines.has_cut() {
                 true => LOOKED_EACH,
                 false => REDIAL_MAX,
             };
