@@ -62,7 +62,8 @@ def cut(cluster, rng):
     cluster.cut_link(pair)
 
     def has_ended():
-        if cluster.cut == pair:
+        # The same two hosts may have been cut off from each other again meanwhile.
+        if cluster.cut is pair:
             cluster.wrong.append(f"workers on hosts {pair} cannot reach each other, and both go on")
             cluster.mend()
 
