@@ -260,7 +260,11 @@ mod tests {
 
     #[test]
     fn a_cut_is_told_again_while_it_lasts() {
-        let (key, me, peer) = (JobKey::new(JobId(1), Generation(0)), WorkerId(1), WorkerId(2));
+        let (key, me, peer) = (
+            JobKey::new(JobId(1), Generation(0)),
+            WorkerId(1),
+            WorkerId(2),
+        );
         let (line, mut table) = ((key, peer), LinkTable::default());
         let party: Arc<dyn Party> = Arc::new(Nobody);
         table.jobs.insert(key, LinkedJob { me, party });
