@@ -103,8 +103,8 @@ class Cluster:
         self.controller, self.workers = None, dict.fromkeys(WORKERS)
         # What is to be done later, as (when, what); exit codes that processes have to end with; what has gone wrong.
         self.due, self.expected, self.wrong = [], {}, []
-        # Hosts that cannot reach each other, and processes that were killed.
-        self.cut, self.killed, self.ended, self.full_until = (), set(), [], 0.0
+        # Hosts that cannot reach each other; processes that were killed; until when the store may refuse a controller that begins.
+        self.cut, self.killed, self.ended, self.refuses_until = (), set(), [], 0.0
         # Whether workers, and the controller, are started again.
         self.replaces = self.brings = True
         self.look_after()
@@ -131,8 +131,8 @@ class Cluster:
         if self.server and (self.server.process is None or self.server.process.poll() is not None):
             self.server.start()
         if self.controller is None or (self.brings and self.controller.poll() is not None):
-            is_full = time.monotonic() < self.full_until
-            self.note_end(self.controller, {-signal.SIGKILL, 1} if is_full else {-signal.SIGKILL})
+            refuses = time.monotonic() < self.refuses_until
+            self.note_end(self.controller, {-signal.SIGKILL, 1} if refuses else {-signal.SIGKILL})
             self.controller = self.start(CONTROLLER, "controller", "--bind", BIND, "--state", self.state)
         for at, worker in self.workers.items():
             if worker is None or (self.replaces and worker.poll() is not None):

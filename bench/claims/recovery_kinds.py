@@ -73,7 +73,7 @@ def cut(cluster, rng):
 def full(cluster, _):
     filler = cluster.store / "filler"
     # A controller that begins now finds no room, says so, ends with 1, and is started again.
-    cluster.full_until = time.monotonic() + 2 * FULL_S
+    cluster.refuses_until = time.monotonic() + 2 * FULL_S
     with contextlib.suppress(OSError), filler.open("wb") as file:
         while True:
             file.write(bytes(1 << 20))
@@ -84,6 +84,8 @@ def full(cluster, _):
 def server(cluster, rng):
     """The S3 server is killed, and started again a while later."""
     it = cluster.server
+    # As of a full store: a controller that begins meanwhile reaches nobody.
+    cluster.refuses_until = time.monotonic() + 2 * SERVER_S[1]
     cluster.kill(it.process)
     time.sleep(rng.uniform(*SERVER_S))
     it.start()
