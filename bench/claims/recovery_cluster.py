@@ -100,7 +100,7 @@ class Cluster:
             "BRAMBLING_MEMORY": "2GiB", "BRAMBLING_TOKEN": secrets.token_hex(32), **settings}
         self.server = Server(self, self.store / "data") if kept == "s3" else None
         self.state = "s3://bucket/cluster" if kept == "s3" else str(self.store / "state")
-        self.controller, self.workers = None, dict.fromkeys(WORKERS)
+        self.controller, self.told_before, self.workers = None, 0, dict.fromkeys(WORKERS)
         # What is to be done later, as (when, what); exit codes that processes have to end with; what has gone wrong.
         self.due, self.expected, self.wrong = [], {}, []
         # Hosts that cannot reach each other; processes that were killed; until when the store may refuse a controller that begins.
@@ -131,8 +131,10 @@ class Cluster:
         if self.server and (self.server.process is None or self.server.process.poll() is not None):
             self.server.start()
         if self.controller is None or (self.brings and self.controller.poll() is not None):
-            refuses = time.monotonic() < self.refuses_until
-            self.note_end(self.controller, {-signal.SIGKILL, 1} if refuses else {-signal.SIGKILL})
+            # Only one that has not stood yet may end for the store's sake.
+            is_refused = time.monotonic() < self.refuses_until and not self.has_stood()
+            self.note_end(self.controller, {-signal.SIGKILL, 1} if is_refused else {-signal.SIGKILL})
+            self.told_before = self.told_bytes()
             self.controller = self.start(CONTROLLER, "controller", "--bind", BIND, "--state", self.state)
         for at, worker in self.workers.items():
             if worker is None or (self.replaces and worker.poll() is not None):
@@ -140,6 +142,15 @@ class Cluster:
                 if at in self.cut:
                     self.mend()
                 self.workers[at] = self.start(at, "worker", "--controller", BIND, "--threads", "1")
+
+    def told_bytes(self):
+        log = self.folder / f"controller{CONTROLLER}.log"
+        return log.stat().st_size if log.exists() else 0
+
+    def has_stood(self):
+        """Whether the controller has said where it is."""
+        log = self.folder / f"controller{CONTROLLER}.log"
+        return log.exists() and b"controller at " in log.read_bytes()[self.told_before:]
 
     def note_end(self, process, codes):
         """How a process has ended that is started again."""

@@ -23,7 +23,7 @@ SCALE = os.environ.get("SCALE", "1")
 MOMENTS = ("save", "move", "recovery", "takeover")
 # What comes next; "any" is whenever it happens to be.
 AIMS = ("any", "any", *MOMENTS)
-# A fault of this aim is not drawn: it makes the moment for the one that is, and is counted apart.
+# A fault of this aim is not drawn: it makes the moment for the one that is. It is none of the 200, and one of those that may lead to a cut.
 STAGED = "staged"
 # What is asked for before a fault.
 ASKED = {"save": saving, "move": moving}
@@ -199,7 +199,7 @@ def run_faults(expected_bits, kinds, kept, wanted, names):
             all_counts.update(counts)
             all_counts["faults"] += sum(seen.values())
     return {
-        "unlike": len(wrong), "what": wrong, "from_a_cut_share": all_counts["from_cuts"] / max(1, all_counts["faults"]),
+        "unlike": len(wrong), "what": wrong, "from_a_cut_share": all_counts["from_cuts"] / max(1, all_counts["faults"] + all_counts["staged"]),
         "least_of_moments": min(moments[it] for it in MOMENTS), "moments": moments, "left_behind": len(left), "left": left,
         "jobs": rows}
 
