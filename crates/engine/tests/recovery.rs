@@ -366,6 +366,33 @@ fn a_job_outlives_its_controller() {
     }
 }
 
+/// An earlier controller has died after it had noted that a job was released, and before it took away what the job had.
+#[test]
+fn what_a_released_job_has_left_goes_with_the_next_controller() {
+    let text = "counted 7 300 slow";
+    let saved = Saved::lasting(15);
+    let _workers = [saved.worker(), saved.worker()];
+    let (found, told) = saved.run(text, || {
+        saved.await_snapshot(0);
+        let manifests = saved.files("manifests");
+        let cluster = manifests[0].ancestors().nth(3).unwrap();
+        let left = [cluster.join("77/job"), cluster.join("77/parts/1-g0-w1-0-0")];
+        std::fs::create_dir_all(left[1].parent().unwrap()).unwrap();
+        left.iter()
+            .for_each(|it| std::fs::write(it, "left").unwrap());
+        saved.depose();
+        saved.succeed(15);
+        let deadline = Instant::now() + PATIENCE;
+        while left.iter().any(|it| it.exists()) {
+            assert!(Instant::now() < deadline, "{left:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // What the job has that goes on is there.
+        assert!(!saved.files("manifests").is_empty());
+    });
+    assert_eq!(found, here(&text.replace("slow", "fast")), "{told:?}");
+}
+
 #[test]
 fn a_job_may_end_while_it_has_no_controller() {
     let text = "counted 7 300 slow";

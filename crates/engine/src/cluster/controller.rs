@@ -567,6 +567,9 @@ impl State {
         }
         if let Some((place, cuts)) = kept {
             machine.keep(self.setup(key, &place, cuts));
+            if let Some(writing) = &self.writing {
+                writing.raise(key.job, place.place.clone());
+            }
             self.places.insert(key.job, place.place);
         }
         self.jobs.insert(key, machine);

@@ -93,6 +93,35 @@ impl JobPlace {
         }
     }
 
+    /// The place stands from now on: until it is cleared.
+    pub(super) fn raise(&self) -> Result<(), StoreError> {
+        match self.store.create(&self.mark(), &[]) {
+            // For an earlier generation, or by an earlier controller.
+            Err(error) if error.trouble == StoreTrouble::Exists => Ok(()),
+            made => made,
+        }
+    }
+
+    /// Whether it stands. One that did and does not any more is a job's that nobody asks for: what is written there is nobody's.
+    pub(super) fn stands(&self) -> Result<bool, StoreError> {
+        match self.store.read(&self.mark(), None) {
+            Ok(_) => Ok(true),
+            Err(error) if error.trouble == StoreTrouble::Absent => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes away all that the job has here.
+    pub(super) fn clear(&self) -> Result<(), StoreError> {
+        // First: whoever writes something here that is not seen now sees then that nothing stands.
+        self.store.delete(&self.mark())?;
+        self.store.clear(&key(&self.place))
+    }
+
+    fn mark(&self) -> ObjectKey {
+        key(&format!("{}/job", self.place))
+    }
+
     /// Makes a snapshot exist.
     pub(super) fn commit(&self, manifest: &CutManifest) -> Result<(), StoreError> {
         self.store

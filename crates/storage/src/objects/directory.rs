@@ -142,7 +142,18 @@ impl PlacedStore for DirectoryStore {
     }
 
     fn clear(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        match std::fs::remove_dir_all(self.path(key)) {
+        let path = self.path(key);
+        let mut cleared = std::fs::remove_dir_all(&path);
+        for _ in 1..CLEARINGS_MAX {
+            match &cleared {
+                // Another process has written something there meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    cleared = std::fs::remove_dir_all(&path);
+                }
+                _ => break,
+            }
+        }
+        match cleared {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::of(
                 &self.name,
                 format!("clearing {key}"),
@@ -176,6 +187,9 @@ impl PlacedStore for DirectoryStore {
         )?))
     }
 }
+
+/// A directory into which others write each time that it is cleared is theirs.
+const CLEARINGS_MAX: u32 = 20;
 
 /// A lock whose file goes away each time that it is locked is another's.
 const LOCKINGS_MAX: u32 = 20;
@@ -354,6 +368,26 @@ mod tests {
     #[test]
     fn mutants_of_creation_are_caught() {
         brambling_memory::mutants::assert_caught("creates-over-others", is_made_once);
+    }
+
+    #[test]
+    fn what_others_write_meanwhile_does_not_end_the_clearing() {
+        let (_directory, store) = store();
+        let (beside, is_over) = (store.clone(), std::sync::atomic::AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..2_000 {
+                    // Its directory may go before it has its name.
+                    let _ = beside.create(&key(&format!("a/parts/{number}")), b"late");
+                }
+                is_over.store(true, std::sync::atomic::Ordering::Release);
+            });
+            while !is_over.load(std::sync::atomic::Ordering::Acquire) {
+                store.clear(&key("a")).unwrap();
+            }
+        });
+        store.clear(&key("a")).unwrap();
+        assert!(!store.path(&key("a")).exists());
     }
 
     #[test]

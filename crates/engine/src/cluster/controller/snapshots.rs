@@ -9,14 +9,16 @@ use crate::store::SnapshotWriter;
 use brambling_protocol::kept::{CutManifest, LogEntry, StoredPart};
 use brambling_protocol::message::KeptPlace;
 use brambling_protocol::{JobId, JobKey};
-use brambling_storage::{PlacedStore, StoreError, StoreTrouble};
-use std::collections::BTreeMap;
+use brambling_storage::{ObjectKey, PlacedStore, StoreError, StoreTrouble};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 /// What the thread is to do.
 enum StoreTask {
+    /// A job begins that is saved.
+    Raise(JobId, String),
     Commit(JobKey, String, Box<CutManifest>),
     Clear(JobId, String),
     /// Makes a snapshot of a job's own of another one.
@@ -54,6 +56,7 @@ impl SnapshotWriting {
             shared: Arc::downgrade(shared),
             log,
             kept: BTreeMap::new(),
+            raised: BTreeSet::new(),
         };
         // What earlier controllers have made is needed before a job begins there.
         for (job, cuts) in found {
@@ -61,15 +64,26 @@ impl SnapshotWriting {
             let manifests = works.found(*job, &place, cuts);
             shared.state().bases.insert(*job, manifests);
         }
+        // Before a job begins that is not among those.
+        let released = works.released(found);
         let builder = std::thread::Builder::new().name("brambling-store".into());
         let thread = builder
-            .spawn(move || works.work(&come))
+            .spawn(move || {
+                for job in released {
+                    let _ = works.place(&format!("{}/{}", works.prefix, job.0)).clear();
+                }
+                works.work(&come);
+            })
             .map_err(|source| ClusterError::System { source })?;
         Ok(SnapshotWriting {
             tasks: Some(tasks),
             thread: Some(thread),
             prefix,
         })
+    }
+
+    pub(super) fn raise(&self, job: JobId, place: String) {
+        self.give(StoreTask::Raise(job, place));
     }
 
     pub(super) fn commit(&self, key: JobKey, place: String, manifest: Box<CutManifest>) {
@@ -106,18 +120,48 @@ struct Works {
     log: Option<Arc<ClusterLog>>,
     /// Of each job, the manifests that are kept.
     kept: BTreeMap<JobId, Vec<CutManifest>>,
+    /// Jobs whose places stand.
+    raised: BTreeSet<JobId>,
 }
 
 impl Works {
+    /// Jobs that have something here, and for which nobody asks: an earlier controller may have died after it had noted that, and before it took
+    /// away what they had. A store that does not say now is not asked again.
+    fn released(&self, jobs: &BTreeMap<JobId, Vec<u64>>) -> BTreeSet<JobId> {
+        let all = match &self.log {
+            Some(_) => self.store.list(&key(&self.prefix)).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let job = |it: &ObjectKey| {
+            let behind = it.as_str().strip_prefix(&self.prefix)?;
+            behind.split('/').nth(1)?.parse().ok().map(JobId)
+        };
+        let found = all.iter().filter_map(job);
+        found.filter(|job| !jobs.contains_key(job)).collect()
+    }
+
+    fn place(&self, place: &str) -> JobPlace {
+        JobPlace::new(self.store.clone(), place)
+    }
+
+    /// What cannot be marked now is marked with its next snapshot.
+    fn raise(&mut self, job: JobId, place: &str) {
+        if !self.raised.contains(&job) && self.place(place).raise().is_ok() {
+            self.raised.insert(job);
+        }
+    }
+
     fn work(&mut self, come: &Receiver<StoreTask>) {
         while let Ok(task) = come.recv() {
             match task {
+                StoreTask::Raise(job, place) => self.raise(job, &place),
                 StoreTask::Commit(key, place, manifest) => self.commit(key, &place, *manifest),
                 StoreTask::Copy(key, from, place) => self.copy_snapshot(key, &from, &place),
                 StoreTask::Clear(job, place) => {
                     self.kept.remove(&job);
+                    self.raised.remove(&job);
                     // What is left lies under the name of a cluster that nobody else has.
-                    let _ = self.store.clear(&key(&place));
+                    let _ = self.place(&place).clear();
                 }
             }
         }
@@ -129,7 +173,7 @@ impl Works {
 
     /// Manifests that an earlier controller has made of a job.
     fn found(&mut self, job: JobId, place: &str, cuts: &[u64]) -> Vec<CutManifest> {
-        let place = JobPlace::new(self.store.clone(), place);
+        let place = self.place(place);
         let found: Vec<CutManifest> = cuts.iter().filter_map(|cut| place.read(*cut)).collect();
         self.kept.insert(job, found.clone());
         found
@@ -137,6 +181,7 @@ impl Works {
 
     /// A job begins at another one's snapshot. It gets a copy: what becomes of that one does not matter to it.
     fn copy_snapshot(&mut self, of: JobKey, from: &KeptPlace, place: &str) {
+        self.raise(of.job, place);
         let made = self.copy(of, from, place);
         let Some(shared) = self.shared.upgrade() else {
             return;
@@ -159,7 +204,7 @@ impl Works {
 
     fn copy(&self, of: JobKey, from: &KeptPlace, place: &str) -> Result<CutManifest, String> {
         let (objects, manifest) = found(from)?;
-        let place = JobPlace::new(self.store.clone(), place);
+        let place = self.place(place);
         let cut = numbers_from(of) + 1;
         let writer = SnapshotWriter::new(self.store.clone(), place.parts_of(cut, "restored"));
         let copied = copied(&*objects, &manifest, writer);
@@ -174,7 +219,8 @@ impl Works {
     }
 
     fn commit(&mut self, of: JobKey, place: &str, manifest: CutManifest) {
-        let place = JobPlace::new(self.store.clone(), place);
+        self.raise(of.job, place);
+        let place = self.place(place);
         let cut = manifest.cut;
         let made = place.commit(&manifest);
         let Some(shared) = self.shared.upgrade() else {

@@ -4,6 +4,8 @@
 //! * What shards give is written at once; an object is ended, and told of, when nothing more has come for [`TICK`]. So a cut makes one object on a worker whose
 //!   shards come to it together.
 //! * What cannot be written makes the cut void, and ends nothing.
+//! * A job may be over, and what it has in the store taken away, while something is written here. Whoever ends with something that no snapshot names
+//!   looks whether the job's place still stands, and takes away what came late.
 
 use crate::cluster::snapshots::JobPlace;
 use crate::cluster::worker::local_parts::{LocalParts, SavedHere};
@@ -79,11 +81,16 @@ impl JobSaver {
             is_over: is_over.clone(),
             told: Told::default(),
             open: None,
+            unnamed: None,
+            has_stood: false,
             ended: Vec::new(),
         };
         std::thread::Builder::new()
             .name("brambling-store".into())
-            .spawn(move || works.work(&self.said))?;
+            .spawn(move || {
+                works.work(&self.said);
+                works.leave();
+            })?;
         Ok(is_over)
     }
 }
@@ -100,6 +107,10 @@ struct Works {
     told: Told,
     /// The cut that is being saved.
     open: Option<OpenParts>,
+    /// The last cut for which something was written, until there is a snapshot of it.
+    unnamed: Option<u64>,
+    /// Whether the job's place was seen to stand: before, that it does not says nothing.
+    has_stood: bool,
     /// Loops of whose end the controller was told.
     ended: Vec<LoopId>,
 }
@@ -167,7 +178,10 @@ impl Works {
                 other => *other = Some((cut, vec![shard])),
             },
             Said::Captured(cut, capture) => self.save(cut, capture),
-            Said::Committed(cut) => self.near.1.commit(self.near.0, cut),
+            Said::Committed(cut) => {
+                self.unnamed = self.unnamed.filter(|it| *it != cut);
+                self.near.1.commit(self.near.0, cut);
+            }
         }
     }
 
@@ -228,6 +242,7 @@ impl Works {
 
     fn begin_object(&mut self) -> Result<(), StoreError> {
         let place = self.place.as_ref().map_err(Clone::clone)?;
+        self.has_stood = self.has_stood || place.stands().unwrap_or(false);
         let open = self.open.as_mut().expect("the caller has it");
         let by = format!("{}-{}", self.by, open.objects);
         open.objects += 1;
@@ -282,6 +297,7 @@ impl Works {
         let Some(writer) = open.writer.take() else {
             return;
         };
+        self.unnamed = Some(cut);
         self.keep_program();
         let finished = writer.finish();
         let written = match finished {
@@ -316,6 +332,16 @@ impl Works {
         }));
         if let Err(error) = begun {
             self.failed(cut, &error);
+        }
+    }
+
+    /// What was written here after the job's place was cleared goes as well.
+    fn leave(&self) {
+        let Ok(place) = &self.place else { return };
+        let may_be_late = self.has_stood && self.unnamed.is_some();
+        if may_be_late && matches!(place.stands(), Ok(false)) {
+            // What is left lies where nothing stands.
+            let _ = place.clear();
         }
     }
 
@@ -370,5 +396,66 @@ impl Works {
             job.tell_cut(CutWord::Ended(*outermost));
         }
         self.ended.extend(ended);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brambling_memory::Memory;
+    use brambling_program::{Bindings, Partitioner, Program};
+    use brambling_storage::{DirectoryStore, PlacedStore};
+
+    const PLACE: &str = "cluster-1/1";
+
+    /// Something is written for a cut, after `meanwhile` has happened. Gives what lies in the store when it does, and when the worker has left.
+    fn left(meanwhile: impl FnOnce(&JobPlace)) -> (usize, usize) {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Arc::new(DirectoryStore::open(directory.path()).unwrap());
+        let place = || JobPlace::new(store.clone(), PLACE);
+        place().raise().unwrap();
+        let mut program = Program::new("line");
+        program.load("line", 1, Partitioner::Opaque, |index, _| f64::from(index));
+        let memory = Memory::new(1 << 20);
+        let mut works = Works {
+            plan: Plan::compile(Arc::new(program), &Bindings::default()).unwrap(),
+            job: Weak::new(),
+            place: Ok(place()),
+            by: "g0-w1".into(),
+            program: None,
+            near: (Generation(0), Arc::new(LocalParts::new(memory))),
+            is_over: Arc::default(),
+            told: Told::default(),
+            open: Some(OpenParts {
+                cut: 7,
+                writer: None,
+                shards: Vec::new(),
+                count: 1,
+                objects: 0,
+                spent: Duration::ZERO,
+            }),
+            unnamed: None,
+            has_stood: false,
+            ended: Vec::new(),
+        };
+        works.begin_object().unwrap();
+        meanwhile(&place());
+        let writer = works.open.as_mut().and_then(|it| it.writer.as_mut());
+        writer.unwrap().encoded(DatasetId(0), 0, &[7]).unwrap();
+        works.end_object();
+        let count = || store.list_all().unwrap().len();
+        let written = count();
+        works.leave();
+        (written, count())
+    }
+
+    #[test]
+    fn what_comes_late_is_taken_away() {
+        assert_eq!(left(|place| place.clear().unwrap()), (1, 0));
+    }
+
+    #[test]
+    fn what_a_job_that_goes_on_has_stays() {
+        assert_eq!(left(|_| {}), (2, 2));
     }
 }
