@@ -30,6 +30,8 @@ PATIENCE_S = 900
 ASK_S = 120
 # Of faults.md: a worker that is fenced ends with this.
 FENCED = 3
+# A worker that begins looks for a controller for 10 s, and a moment goes by until either is seen here.
+LOOKS_S, SEEN_S = 9, 1
 STORE_BYTES = 256 << 20
 
 
@@ -105,6 +107,10 @@ class Cluster:
         self.due, self.expected, self.wrong = [], {}, []
         # Hosts that cannot reach each other; processes that were killed; until when the store may refuse a controller that begins.
         self.cut, self.killed, self.ended, self.refuses_until = (), set(), [], 0.0
+        # Since when no controller stood, when it last did not; and since when one does, if one does.
+        self.away_from, self.stands_from = time.monotonic(), None
+        # How much of a host's log is of workers before the one that is there.
+        self.worked_before = dict.fromkeys(WORKERS, 0)
         # Whether workers, and the controller, are started again.
         self.replaces = self.brings = True
         self.look_after()
@@ -134,23 +140,40 @@ class Cluster:
             # Only one that has not stood yet may end for the store's sake.
             is_refused = time.monotonic() < self.refuses_until and not self.has_stood()
             self.note_end(self.controller, {-signal.SIGKILL, 1} if is_refused else {-signal.SIGKILL})
-            self.told_before = self.told_bytes()
+            self.told_before = self.log_bytes("controller", CONTROLLER)
             self.controller = self.start(CONTROLLER, "controller", "--bind", BIND, "--state", self.state)
+            if self.stands_from is not None:
+                self.away_from, self.stands_from = time.monotonic(), None
+        elif self.stands_from is None and self.has_stood():
+            self.stands_from = time.monotonic()
         for at, worker in self.workers.items():
             if worker is None or (self.replaces and worker.poll() is not None):
-                self.note_end(worker, {-signal.SIGKILL, FENCED})
+                self.note_end(worker, {-signal.SIGKILL, FENCED, *({1} if self.found_nobody(at) else {})})
                 if at in self.cut:
                     self.mend()
+                self.worked_before[at] = self.log_bytes("worker", at)
                 self.workers[at] = self.start(at, "worker", "--controller", BIND, "--threads", "1")
 
-    def told_bytes(self):
-        log = self.folder / f"controller{CONTROLLER}.log"
+    def log(self, what, at):
+        return self.folder / f"{what}{at}.log"
+
+    def log_bytes(self, what, at):
+        log = self.log(what, at)
         return log.stat().st_size if log.exists() else 0
 
     def has_stood(self):
         """Whether the controller has said where it is."""
-        log = self.folder / f"controller{CONTROLLER}.log"
+        log = self.log("controller", CONTROLLER)
         return log.exists() and b"controller at " in log.read_bytes()[self.told_before:]
+
+    def found_nobody(self, at):
+        """Whether the worker of a host never had a name, and no controller stood for as long as one that begins looks for it."""
+        log = self.log("worker", at)
+        told = log.read_bytes()[self.worked_before[at]:] if log.exists() else b""
+        now = time.monotonic()
+        away_to = self.stands_from or now
+        was_away = away_to - self.away_from >= LOOKS_S and now - away_to < SEEN_S
+        return was_away and b"worker w" not in told and b"error: no controller at" in told
 
     def note_end(self, process, codes):
         """How a process has ended that is started again."""
