@@ -79,6 +79,7 @@ where
         .light_line_style(TRANSPARENT)
         .x_labels(NAMES_MOST.min(count + count / 2))
         .x_label_formatter(&name)
+        .y_label_formatter(&tick)
         .x_desc(panel.x)
         .y_desc(panel.y)
         .label_style(("sans-serif", 12))
@@ -108,9 +109,32 @@ where
     Ok(())
 }
 
+/// What a line of the scale is called. Those of a scale by powers are sums, and a little off: 0.30000000000000004.
+fn tick(value: &f64) -> String {
+    let exact = (value * 1e6).round() / 1e6;
+    exact.to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ticks_are_short() {
+        let panel = Panel {
+            title: "title".to_owned(),
+            x: "pods",
+            y: "times",
+            names: vec!["8".to_owned(), "16".to_owned()],
+            series: vec![("ours".to_owned(), vec![0.1, 3.3])],
+        };
+        let drawn = svg(&panel);
+        assert!(
+            drawn.contains("\n0.3\n") && drawn.contains("\n3\n"),
+            "{drawn}"
+        );
+        assert!(!drawn.contains("0.3000"), "{drawn}");
+    }
 
     #[test]
     fn a_panel_has_its_names_and_a_line_for_each_series() {
