@@ -102,6 +102,12 @@ impl Deaths {
         let tasks = tasks.unwrap_or_default().iter();
         tasks.filter(move |it| it.key == key)
     }
+
+    /// Whether a worker that is gone was given up because it and another could not reach each other.
+    pub(super) fn was_cut_off(&self, worker: WorkerId) -> bool {
+        let death = self.last_of(worker).map(|it| it.death.kind);
+        death == Some(DeathKind::FencedCutOff)
+    }
 }
 
 impl Registry {

@@ -6,7 +6,8 @@
 //! * Where no worker takes jobs, it waits for a newcomer for [`NEWCOMER_TIME`], and its client is told so. Then it ends with its loss.
 //! * Losses are in a row when each came within [`POISON_TIME`] of the beginning of its generation, and there was no snapshot between them. Three of a row during which
 //!   the same stage of the same shard may have run end the job, with all of the row told: a kernel that kills its worker would else kill all of them. What ran is
-//!   what the worker last told; where it told of nothing, anything may have.
+//!   what the worker last told; where it told of nothing, anything may have. A worker that was given up because it could not reach another one was killed by no
+//!   kernel: three links that are cut are not such a row.
 //! * Other losses in a row have other causes, which may pass: from the third on the job waits before it begins again, twice as long each time, and the
 //!   [`LOSSES_MAX`]th ends it too.
 //! * A job that is submitted to begin at a snapshot of another job waits, before it is queued, until that has become a snapshot of its own.
@@ -80,6 +81,8 @@ struct LossInARow {
     why: String,
     /// Stages and partitions that ran; empty: not known.
     ran: BTreeSet<(String, u32)>,
+    /// Whether two workers could not reach each other, which no kernel does.
+    is_cut_off: bool,
 }
 
 impl Losses {
@@ -96,12 +99,10 @@ impl Losses {
 
     /// Whether losses in a row may be the work of one task.
     fn are_poison(&self) -> bool {
-        let unknown = self.in_a_row.iter().filter(|it| it.ran.is_empty()).count();
-        let ran = |task| {
-            let with_it = self.in_a_row.iter().filter(|it| it.ran.contains(task));
-            with_it.count()
-        };
-        let tasks = self.in_a_row.iter().flat_map(|it| &it.ran);
+        let by_tasks = || self.in_a_row.iter().filter(|it| !it.is_cut_off);
+        let unknown = by_tasks().filter(|it| it.ran.is_empty()).count();
+        let ran = |task| by_tasks().filter(|it| it.ran.contains(task)).count();
+        let tasks = by_tasks().flat_map(|it| &it.ran);
         let most = tasks.map(ran).max().unwrap_or(0);
         most + unknown >= POISON_LOSSES
     }
@@ -127,6 +128,7 @@ impl Registry {
         let loss = self.explained(loss, key);
         let ran = self.deaths.ran(loss.worker, key);
         let ran = ran.map(|it| (it.stage.clone(), it.partition)).collect();
+        let is_cut_off = self.deaths.was_cut_off(loss.worker);
         // The job may have begun again for another worker's sake.
         let Some(job) = (self.jobs.get_mut(&key.job)).filter(|it| it.generation == key.generation)
         else {
@@ -145,7 +147,11 @@ impl Registry {
             losses.in_a_row.clear();
         }
         let why = loss.why.clone();
-        losses.in_a_row.push(LossInARow { why, ran });
+        losses.in_a_row.push(LossInARow {
+            why,
+            ran,
+            is_cut_off,
+        });
         if losses.are_poison() || losses.in_a_row.len() >= LOSSES_MAX {
             let told: Vec<&str> = losses.in_a_row.iter().map(|it| &it.why[..]).collect();
             let told = told.join("; ");

@@ -5,14 +5,14 @@ use crate::callers::{
     two_workers,
 };
 use brambling_controller::registry::{
-    Apart, NEWCOMER_TIME, Order, OwnedMessage, PeerLink, RETURN_TIME, Registry,
+    Apart, LOSSES_MAX, NEWCOMER_TIME, Order, OwnedMessage, PeerLink, RETURN_TIME, Registry,
 };
 use brambling_controller::{ShardLoss, WorkerLoss};
 use brambling_protocol::message::{
     CutOff, DeathKind, JobState, Load, Message, StuckKernel, Survives,
 };
 use brambling_protocol::patience::{LEFT_OUT_AFTER, SILENCE};
-use brambling_protocol::{JobKey, PartitionMap, WorkerId};
+use brambling_protocol::{Generation, JobKey, PartitionMap, WorkerId};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -255,6 +255,47 @@ fn of_two_that_cannot_reach_each_other_the_one_with_fewer_shards_goes() {
         assert_eq!(registry.workers(), 1);
         assert_eq!(status(&registry).deaths[0].kind, DeathKind::FencedCutOff);
     }
+}
+
+/// As a kernel that kills its worker would be, whatever ran meanwhile; and so the last of many ends it.
+#[test]
+fn links_that_are_cut_one_after_the_other_are_no_kernel_that_kills() {
+    let mut registry = running();
+    let (mut ended, mut losses, mut now) = (None, 0, Duration::ZERO);
+    while ended.is_none() {
+        let key = JobKey::new(FIRST.job, Generation(losses));
+        let worker = WorkerId(losses as u32 + 2);
+        let said = Message::CutOff(CutOff {
+            key,
+            peer: worker,
+            for_ms: 5_400,
+            why: "nothing answers there",
+        });
+        let orders = say(&mut registry, A, said);
+        registry.on_apart(apart(&orders), [3, 1]);
+        let link = PeerLink(100 + losses);
+        say(&mut registry, link, register(40 + losses as u32, None));
+        let loss = ShardLoss {
+            worker,
+            why: format!("worker {worker} is gone"),
+            way_out: "start another",
+            held: PartitionMap::new([4]),
+        };
+        registry.on_loss(key, loss);
+        losses += 1;
+        let orders = registry.take_orders();
+        ended = orders.into_iter().find_map(|it| match it {
+            Order::Cancel { why, .. } => Some(why),
+            _ => None,
+        });
+        // Longer than any rest.
+        for _ in 0..17 {
+            now += SECOND;
+            registry.on_heartbeat(link, now);
+            pass(&mut registry, now);
+        }
+    }
+    assert_eq!(losses as usize, LOSSES_MAX);
 }
 
 #[test]
