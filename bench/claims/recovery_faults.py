@@ -41,7 +41,8 @@ class Round:
         self.name, self.cluster, self.rng, self.kinds = name, it, rng, kinds
         self.faults, self.lines = [], []
         self.process = it.job(HERE / "survivors.py", name, SCALE)
-        self.listening = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
+        # A client outlives whoever is told to end, and waits for its controller.
+        self.listening = threading.Thread(target=lambda: self.lines.extend(self.process.stderr), daemon=True)
         self.listening.start()
 
     def runs(self):
@@ -81,6 +82,9 @@ class Round:
         if self.runs():
             self.faults.append((kind, time.time(), asked, aim))
             self.kinds[kind](self.cluster, self.rng)
+            if kind == "cut":
+                # It may have waited for another one to be mended.
+                self.faults[-1] = (kind, time.time(), asked, aim)
 
     def take_over(self):
         """The controller is killed, and the fault comes while the next one takes over."""

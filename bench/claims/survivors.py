@@ -1,5 +1,6 @@
 """
 Scripts that take a minute or more, for `recovery.py`: what they end with is the last line. With an address they run on that cluster.
+TELLS names a file to which each job that ends appends how many tasks it ran, and its seconds.
 
     flights    the demo's jobs, again and again
     program    a program with Python kernels
@@ -10,6 +11,8 @@ Scripts that take a minute or more, for `recovery.py`: what they end with is the
 
 import contextlib
 import hashlib
+import logging
+import os
 import sys
 import time
 
@@ -83,7 +86,24 @@ def pagerank(turns):
     return digest(br.graph.pagerank(*edges, iterations=turns, tol=0, damping=0.9999)["rank"])
 
 
+class Teller(logging.Handler):
+    """Of each job that ends, from what Brambling logs. One whose results are read tells what it told when it ran, to the last digit."""
+
+    def __init__(self, path):
+        super().__init__(logging.INFO)
+        self.path = path
+
+    def emit(self, record):
+        if record.msg.startswith("ended:"):
+            tasks, seconds = record.args[:2]
+            with open(self.path, "a") as file:
+                file.write(f"{tasks.split()[0]} {seconds!r}\n")
+
+
 if __name__ == "__main__":
+    if told := os.environ.get("TELLS"):
+        logging.getLogger("brambling").addHandler(Teller(told))
+        logging.getLogger("brambling").setLevel(logging.INFO)
     name, turns = sys.argv[1], float(sys.argv[2])
     run = {"flights": flights, "program": program, "kmeans": kmeans, "logistic": logistic, "pagerank": pagerank}[name]
     with br.connect(sys.argv[3]) if sys.argv[3:] else contextlib.nullcontext():
