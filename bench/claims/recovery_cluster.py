@@ -248,6 +248,10 @@ class Cluster:
             self.look_after()
             time.sleep(0.2)
 
+    def knows(self, worker):
+        """Whether a controller stands that knows a worker."""
+        return self.stands_from is not None and worker.pid in [it["pid"] for it in self.status()["workers"]]
+
     def whole(self):
         """Waits until all workers have come."""
         return self.go_on(ASK_S, until=lambda: len(self.status()["workers"]) == len(self.workers))

@@ -10,8 +10,6 @@ from recovery_cluster import FENCED
 STOPPED_S = 7
 # Within this a worker that is fenced has ended, whatever else runs on this machine.
 ENDS_S = 60
-# Within this workers have found a controller that has come.
-FOUND_S = 3
 FULL_S = 5
 SERVER_S = (0.2, 5)
 # A job that begins again reads and places before it runs; events tell only when it begins.
@@ -42,8 +40,8 @@ def stop(cluster, rng):
     """A worker is stopped for longer than `silence`, and wakes up."""
     alive = [it for it in cluster.workers.values() if it.poll() is None]
     stopped = rng.choice(alive)
-    # A controller that takes over meanwhile may not know the worker: it takes the job along without it, and has nobody to fence.
-    if cluster.stands_from is not None and time.monotonic() - cluster.stands_from > FOUND_S:
+    # Who is not known to the controller that stands, as one that has just taken over, is fenced by nobody.
+    if cluster.knows(stopped):
         cluster.expected[stopped.pid] = FENCED
     stopped.send_signal(signal.SIGSTOP)
 
