@@ -275,7 +275,9 @@ impl<'l, 's, 'e, 'a: 'e> Acts<'l, 's, 'e, 'a> {
     }
 
     fn is_any_saving(&self) -> bool {
-        self.parts.values().any(|part| part.saver.is_saving())
+        self.parts
+            .values()
+            .any(|part| part.saver.is_saving(&part.job))
     }
 
     /// A cut that a signal has named is complete in the end: all shards have come to it. Unless words that the controller gave passed each other on their way.

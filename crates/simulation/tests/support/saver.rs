@@ -172,15 +172,20 @@ impl Saver {
     }
 
     /// Whether it has not told everything yet.
-    pub fn is_saving(&self) -> bool {
-        !(self.captures.is_empty() && self.will.is_empty())
+    pub fn is_saving(&self, job: &Job) -> bool {
+        !(self.captures.is_empty() && self.will.is_empty()) || self.untold_end(job).is_some()
+    }
+
+    /// A loop that has ended, of which it has not told that.
+    fn untold_end(&self, job: &Job) -> Option<LoopId> {
+        let is_untold = |it: &LoopId| job.has_ended(*it) && !self.ended.contains(it);
+        (0..job.plan().loops).find(is_untold)
     }
 
     fn tell_ends(&mut self, job: &Job) {
-        for outermost in 0..job.plan().loops {
-            if job.has_ended(outermost) && self.ended.insert(outermost) {
-                job.tell_cut(CutWord::Ended(outermost));
-            }
+        while let Some(outermost) = self.untold_end(job) {
+            self.ended.insert(outermost);
+            job.tell_cut(CutWord::Ended(outermost));
         }
     }
 }
